@@ -1,0 +1,1 @@
+"""The resource as users see it: schema, conditions and reasons. Pure."""

@@ -1,0 +1,159 @@
+"""What was seen of a Couchbase cluster, and what a resource wants of it: the seam of provisioning.
+
+``io.couchbase_rest`` and ``io.kv_login`` fill the observed side, ``core.plan`` the goal, and
+``core.provisioning`` compares the two. Sizes are bytes, durations seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Trouble(StrEnum):
+    """Why a Couchbase endpoint could not be used, as far as the reader could tell."""
+
+    UNREACHABLE = "Unreachable"
+    NOT_COUCHBASE = "NotCouchbase"
+    NOT_INITIALISED = "NotInitialised"
+    REDIRECTED = "Redirected"
+    FORBIDDEN_ADDRESS = "ForbiddenAddress"
+    BAD_CREDENTIALS = "BadCredentials"
+    NOT_PERMITTED = "NotPermitted"
+    TLS = "TLS"
+    BUSY = "Busy"
+    UNEXPECTED = "Unexpected"
+
+
+@dataclass(frozen=True)
+class CouchbaseTrouble:
+    """A read of the cluster that failed; ``detail`` is a sentence of ours, never a foreign body."""
+
+    kind: Trouble
+    detail: str
+    endpoint: str = ""
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """One node of the cluster as ``GET /pools/default`` tells it."""
+
+    hostname: str
+    status: str
+    has_data_service: bool
+    version: str = ""
+    kv_host: str = ""
+    kv_port: int = 0
+    kv_tls_port: int = 0
+
+
+@dataclass(frozen=True)
+class BucketState:
+    """One bucket; ``quota_per_node_bytes`` is ``quota.rawRAM``."""
+
+    name: str
+    uuid: str
+    bucket_type: str
+    quota_per_node_bytes: int
+    replicas: int
+    eviction_policy: str
+    max_ttl_seconds: int | None
+    node_statuses: tuple[str, ...]
+    item_count: int
+    scopes: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """Say whether every node serves the bucket: no node listed yet means still being created."""
+        return bool(self.node_statuses) and all(status == "healthy" for status in self.node_statuses)
+
+
+@dataclass(frozen=True)
+class UserState:
+    """One local user; ``mark`` is its free ``name`` field, which carries our ownership mark."""
+
+    name: str
+    mark: str
+    uuid: str
+    roles: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LoginState:
+    """Proof on every data node that the generated user logs in and sees its collection."""
+
+    proven_nodes: tuple[str, ...]
+    missing_nodes: tuple[str, ...]
+    detail: str = ""
+
+    @property
+    def is_proven(self) -> bool:
+        """Say whether no data node is missing."""
+        return bool(self.proven_nodes) and not self.missing_nodes
+
+
+@dataclass(frozen=True)
+class CouchbaseState:
+    """One consistent look at the cluster, restricted to what this resource needs."""
+
+    cluster_uuid: str
+    is_enterprise: bool
+    version: str
+    nodes: tuple[NodeState, ...]
+    ram_quota_total_per_node_bytes: int
+    ram_quota_used_per_node_bytes: int
+    auto_failover_enabled: bool
+    allows_ephemeral_failover_without_replicas: bool
+    password_policy_min_length: int
+    bucket: BucketState | None
+    user: UserState | None
+    login: LoginState | None
+    bucket_count: int = 0
+
+    @property
+    def data_nodes(self) -> tuple[NodeState, ...]:
+        """Return the nodes that run the data service."""
+        return tuple(node for node in self.nodes if node.has_data_service)
+
+
+@dataclass(frozen=True)
+class BucketGoal:
+    """The bucket a resource wants; ``None`` fields are worked out from what the cluster has free."""
+
+    name: str
+    management: str
+    bucket_type: str
+    memory_quota_bytes: int | None
+    working_set_bytes: int
+    replicas: int | None
+    eviction_policy: str
+    max_ttl_seconds: int
+    accept_no_auto_failover: bool
+    reclaim_policy: str
+
+
+@dataclass(frozen=True)
+class BucketRecord:
+    """What status remembers of the bucket: an intent before creation, the UUID after it."""
+
+    name: str
+    cluster_uuid: str
+    uuid: str = ""
+    created: bool = False
+    removed_by_others_count: int = 0
+
+
+@dataclass(frozen=True)
+class CouchbaseGoal:
+    """Everything the provisioning arm needs to know of one resource."""
+
+    provisioning: str
+    connection_string: str
+    management_urls: tuple[str, ...]
+    bucket: BucketGoal
+    scope: str
+    collection: str
+    user: str
+    ownership_mark: str
+    secret_name: str
+    record: BucketRecord | None
