@@ -1,0 +1,1 @@
+"""Run the repository's checks and tests by group and count them."""

@@ -1,0 +1,44 @@
+"""Files that are made from code: written by ``make generate``, compared by ``make check``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from couchbase_lm_operator.api.crd import crd
+from e2e.bootstrap import ROOT
+
+CRD_FILE = "lmcachecouchbases.lmcache-couchbase.io.yaml"
+
+
+def generated_files() -> Iterator[tuple[Path, str]]:
+    """Yield the path and the wanted text of every generated file."""
+    text = "# Generated from operator/couchbase_lm_operator/api by `make generate`.\n" + yaml.safe_dump(
+        crd(), sort_keys=False, width=120
+    )
+    yield ROOT / "crds" / CRD_FILE, text
+    yield ROOT / "charts" / "lmcache-couchbase" / "crds" / CRD_FILE, text
+
+
+def write_generated() -> None:
+    """Write every generated file that differs."""
+    for path, text in generated_files():
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+def stale_files() -> list[str]:
+    """Return the generated files whose text is not what the code would write."""
+    return [
+        str(path.relative_to(ROOT)) for path, text in generated_files() if not path.exists() or path.read_text() != text
+    ]
+
+
+if __name__ == "__main__":
+    if stale := stale_files():
+        sys.exit(f"stale: {', '.join(stale)}; run `make generate`")

@@ -1,0 +1,51 @@
+"""The test groups, in the order in which they run: cheap ones first, so that a fault shows early.
+
+A group names what has to exist first (``needs``), which environment it runs in, and what pytest collects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.bootstrap import ROOT, VENV, cache_root
+
+ENGINE_PYTHON = cache_root() / "engine" / ".venv" / "bin" / "python"
+PLUGIN = ROOT / "plugin" / "couchbase-lm-cache"
+
+BINARIES = ("the Kubernetes binaries", ["-m", "e2e.cluster", "build"])
+ENGINE = ("vLLM, LMCache and the model", ["-m", "e2e.engine", "all"])
+NODE = ("the local Kubernetes node", ["-m", "e2e.cluster", "up"])
+IMAGES = ("the images", ["-m", "e2e.images", "build"])
+
+Need = tuple[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One pytest run: ``paths`` collected in ``python`` after ``needs`` were met."""
+
+    name: str
+    paths: tuple[str, ...]
+    needs: tuple[Need, ...] = ()
+    python: Path = VENV / "bin" / "python"
+    is_fast: bool = True
+    python_path: tuple[Path, ...] = (ROOT,)
+
+
+GROUPS = (
+    Group("operator", ("tests/api", "tests/core", "tests/templates", "tests/cli", "tests/names")),
+    Group("couchbase", ("tests/e2e/emulator", "tests/io", "tests/provisioning", "e2e/conformance")),
+    Group("wheelhouse", ("tests/wheelhouse",)),
+    Group("reconcile", ("tests/reconcile",), needs=(BINARIES,), is_fast=False),
+    Group(
+        "plugin",
+        ("plugin/couchbase-lm-cache/tests",),
+        needs=(ENGINE,),
+        python=ENGINE_PYTHON,
+        is_fast=False,
+        python_path=(ROOT, PLUGIN / "src"),
+    ),
+    Group("chart", ("tests/e2e/cluster", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
+    Group("journey", ("tests/journey",), needs=(NODE, ENGINE, IMAGES), is_fast=False),
+)

@@ -1,0 +1,96 @@
+"""Run groups with pytest in their own environments and add up what pytest itself reports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.bootstrap import ROOT, VENV
+from e2e.testing.groups import Group, Need
+
+REPORTS = ROOT / ".local" / "test"
+
+
+@dataclass
+class Outcome:
+    """The counts of one group, and how long it took in seconds."""
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+def run_group(group: Group) -> Outcome:
+    """Meet the group's needs, run it, and return its counts; a need that cannot be met is a failure."""
+    started = time.monotonic()
+    outcome = Outcome(group.name)
+    unmet = next((need for need in group.needs if not _met(need)), None)
+    if unmet:
+        outcome.failed, outcome.note = 1, f"could not prepare {unmet[0]}"
+    else:
+        _run_pytest(group, outcome)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def print_summary(outcomes: Iterable[Outcome]) -> int:
+    """Print a row per group and the closing line; return the exit status."""
+    rows = list(outcomes)
+    print(f"\n{'group':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    for row in rows:
+        print(f"{row.name:<12}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}  {row.note}".rstrip())
+    passed, failed, skipped = (sum(getattr(row, name) for row in rows) for name in ("passed", "failed", "skipped"))
+    print(f"\n{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
+    return 1 if failed or not passed else 0
+
+
+def say(text: str) -> None:
+    """Print one line of progress at once."""
+    print(f"test     | {text}", flush=True)
+
+
+def _met(need: Need) -> bool:
+    what, arguments = need
+    say(f"preparing {what}")
+    return subprocess.run([VENV / "bin" / "python", *arguments], cwd=ROOT, check=False).returncode == 0
+
+
+def _run_pytest(group: Group, outcome: Outcome) -> None:
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    report = REPORTS / f"{group.name}.xml"
+    report.unlink(missing_ok=True)
+    say(f"running {group.name}: {' '.join(group.paths)}")
+    paths = [path for path in group.paths if (ROOT / path).exists()]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, group.python_path))}
+    done = subprocess.run(
+        [group.python, "-m", "pytest", "-q", f"--junitxml={report}", *paths], cwd=ROOT, env=environment, check=False
+    )
+    _read_report(report, outcome)
+    if done.returncode and not outcome.failed:
+        outcome.failed, outcome.note = 1, f"pytest ended with exit status {done.returncode}"
+    if missing := sorted(set(group.paths) - set(paths)):
+        outcome.failed += 1
+        outcome.note = f"no such folder: {', '.join(missing)}"
+
+
+def _read_report(report: Path, outcome: Outcome) -> None:
+    if not report.exists():
+        return
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - pytest wrote it just now
+        count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+        outcome.failed += count["failures"] + count["errors"]
+        outcome.skipped += count["skipped"]
+        outcome.passed += count["tests"] - count["failures"] - count["errors"] - count["skipped"]
+
+
+if __name__ == "__main__":
+    sys.exit("run python -m e2e.testing instead")
