@@ -1,0 +1,72 @@
+"""The exceptions that the shells raise and ``reconcile`` understands.
+
+::
+
+    OperatorError
+    ├── SettingsError        the environment of the operator is wrong: the process must not start
+    ├── ClusterError         the Kubernetes API server answered with an error, or did not answer
+    │   ├── ClusterRefused   400, 403, 405, 413, 422: the request is wrong; repeating it does not help
+    │   ├── ClusterConflict  409: somebody else wrote first; a new look decides
+    │   ├── ClusterGone      404, 410: the object or the resource version no longer exists
+    │   └── ClusterBusy      429, 5xx, no connection, time-out: repeat later
+    └── HeldBack             a pass may not go on (shutting down)
+
+No message of these carries a Secret's value: they are built from names and from the parsed fields of
+the API server's ``Status`` object.
+"""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """The root of everything this operator raises on purpose."""
+
+
+class SettingsError(OperatorError):
+    """A setting is missing or wrong; the message names the variable."""
+
+
+class HeldBack(OperatorError):  # noqa: N818 - a state of the operator, not a fault
+    """The operator is stopping: the pass ends between two steps and the next start goes on."""
+
+
+class ClusterError(OperatorError):
+    """The Kubernetes API server refused a request or could not be asked.
+
+    ``status`` is the HTTP status (0 when there was no answer), ``reason`` the machine-readable reason of
+    the ``Status`` object, ``message`` its sentence, ``what`` the request in words.
+    """
+
+    def __init__(self, what: str, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{what}: {status} {reason}: {message}")
+        self.what = what
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class ClusterRefused(ClusterError):
+    """The request itself is wrong or not permitted."""
+
+
+class ClusterConflict(ClusterError):
+    """The object changed since it was read."""
+
+
+class ClusterGone(ClusterError):
+    """The object, or the resource version a watch started from, is gone."""
+
+
+class ClusterBusy(ClusterError):
+    """The API server is overloaded, failing or unreachable."""
+
+
+_BY_STATUS: dict[int, type[ClusterError]] = {404: ClusterGone, 409: ClusterConflict, 410: ClusterGone, 429: ClusterBusy}
+
+
+def cluster_error(what: str, status: int, reason: str, message: str) -> ClusterError:
+    """Return the exception that fits an HTTP status of the API server."""
+    kind = _BY_STATUS.get(status)
+    if kind is None:
+        kind = ClusterBusy if status == 0 or status >= 500 else ClusterRefused
+    return kind(what, status, reason, message)
