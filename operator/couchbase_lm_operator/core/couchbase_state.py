@@ -78,13 +78,37 @@ class UserState:
     roles: frozenset[str]
 
 
+class UserAccess(StrEnum):
+    """What the management API says of the generated user when asked as that user."""
+
+    GRANTED = "Granted"
+    PASSWORD_REFUSED = "PasswordRefused"  # noqa: S105 - a finding, not a password
+    RIGHTS_MISSING = "RightsMissing"
+
+
+class LoginProblem(StrEnum):
+    """Why the data service of a node did not let the user reach its collection."""
+
+    UNREACHABLE = "Unreachable"
+    FORBIDDEN_ADDRESS = "ForbiddenAddress"
+    TLS = "TLS"
+    NOT_COUCHBASE = "NotCouchbase"
+    LOGIN_REFUSED = "LoginRefused"
+    BUCKET_REFUSED = "BucketRefused"
+    COLLECTION_REFUSED = "CollectionRefused"
+
+
 @dataclass(frozen=True)
 class LoginState:
-    """Proof on every data node that the generated user logs in and sees its collection."""
+    """Proof on every data node that the generated user logs in and sees its collection.
+
+    ``problem`` is the first one found, in the order of the data nodes; ``detail`` is a sentence of ours.
+    """
 
     proven_nodes: tuple[str, ...]
     missing_nodes: tuple[str, ...]
     detail: str = ""
+    problem: LoginProblem | None = None
 
     @property
     def is_proven(self) -> bool:
@@ -109,6 +133,7 @@ class CouchbaseState:
     user: UserState | None
     login: LoginState | None
     bucket_count: int = 0
+    user_access: UserAccess | None = None
 
     @property
     def data_nodes(self) -> tuple[NodeState, ...]:
@@ -118,7 +143,13 @@ class CouchbaseState:
 
 @dataclass(frozen=True)
 class BucketGoal:
-    """The bucket a resource wants; ``None`` fields are worked out from what the cluster has free."""
+    """The bucket a resource wants; ``None`` fields are worked out from what the cluster has free.
+
+    ``memory_quota_bytes`` is per data node, as in Couchbase's own API. ``working_set_bytes`` is one copy
+    of the documents of the wished contexts over the whole cluster, without replicas and headroom.
+    ``management`` is ``Owned`` or ``Shared``, ``bucket_type`` ``Ephemeral`` or ``Couchbase``,
+    ``reclaim_policy`` ``Retain`` or ``Delete``.
+    """
 
     name: str
     management: str
@@ -134,18 +165,30 @@ class BucketGoal:
 
 @dataclass(frozen=True)
 class BucketRecord:
-    """What status remembers of the bucket: an intent before creation, the UUID after it."""
+    """What status remembers of the bucket and the user: an intent before creation, UUIDs after it.
+
+    ``requested_quota_bytes`` is the explicit quota per node that was applied last (None: none was asked
+    for). ``refused_generation`` is the generation at which a second removal by others stopped us.
+    """
 
     name: str
     cluster_uuid: str
     uuid: str = ""
     created: bool = False
+    requested_quota_bytes: int | None = None
+    user_uuid: str = ""
     removed_by_others_count: int = 0
+    user_removed_by_others_count: int = 0
+    refused_generation: int = 0
 
 
 @dataclass(frozen=True)
 class CouchbaseGoal:
-    """Everything the provisioning arm needs to know of one resource."""
+    """Everything the provisioning arm needs to know of one resource.
+
+    ``ownership_mark`` comes from ``core.ownership.mark``; ``management_urls`` is empty when they are to
+    be derived from the connection string.
+    """
 
     provisioning: str
     connection_string: str
