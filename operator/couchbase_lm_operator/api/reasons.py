@@ -43,7 +43,10 @@ class Reason(StrEnum):
     WORKLOAD_STARTING = "WorkloadStarting", "Pods are being created or load the model."
     WORKLOAD_UNSCHEDULABLE = "WorkloadUnschedulable", "A pod waits for a node with enough free resources."
     WORKLOAD_FAILING = "WorkloadFailing", "A container fails again and again, or its image cannot be pulled."
-    WORKLOAD_DEADLINE_EXCEEDED = "WorkloadDeadlineExceeded", "Pods did not become ready within twice the start time-out."
+    WORKLOAD_DEADLINE_EXCEEDED = (
+        "WorkloadDeadlineExceeded",
+        "Pods did not become ready within twice the start time-out.",
+    )
     WORKLOAD_BLOCKED = "WorkloadBlocked", "The API server refuses to create pods (admission, quota)."
     WORKLOAD_SCALED_TO_ZERO = "WorkloadScaledToZero", "No replicas are wanted."
     WORKLOAD_NOT_RENDERED = "WorkloadNotRendered", "There is no workload yet, as the specification cannot be planned."
@@ -54,3 +57,53 @@ class Reason(StrEnum):
     # The cache
     CACHE_HEALTHY = "CacheHealthy", "The engines' user can log in and sees its collection on every data node."
     CACHE_UNREACHABLE = "CacheUnreachable", "The engines' user cannot reach its collection; serving goes on without it."
+
+    # Couchbase: reaching the cluster
+    COUCHBASE_REACHABLE = "CouchbaseReachable", "The management API answers and accepts the admin credentials."
+    COUCHBASE_UNREACHABLE = "CouchbaseUnreachable", "No management endpoint answers."
+    COUCHBASE_BUSY = "CouchbaseBusy", "Couchbase asks to come back later (rebalance, failover, another change)."
+    NOT_COUCHBASE = "NotCouchbase", "What answers at the endpoint is not a Couchbase management API."
+    COUCHBASE_NOT_INITIALISED = "CouchbaseNotInitialised", "The node answers but belongs to no initialised cluster."
+    ENDPOINT_REDIRECTS = "EndpointRedirects", "The endpoint answers with a redirect, which is never followed."
+    ENDPOINT_FORBIDDEN = "EndpointForbidden", "The endpoint is link-local or the Kubernetes API server."
+    ADMIN_CREDENTIALS_REFUSED = "AdminCredentialsRefused", "Couchbase refuses the admin user name or password."
+    ADMIN_NOT_PERMITTED = "AdminNotPermitted", "The admin user lacks a role that provisioning needs."
+    COUCHBASE_TLS_FAILED = "CouchbaseTLSFailed", "The certificate of the endpoint cannot be verified."
+    COUCHBASE_ANSWER_UNEXPECTED = "CouchbaseAnswerUnexpected", "Couchbase gave an answer the operator does not know."
+    COMMUNITY_EDITION = "CommunityEdition", "Community Edition has no roles on collections."
+    NO_DATA_NODES = "NoDataNodes", "No node of the cluster runs the data service."
+
+    # Couchbase: the bucket, its scope and collection
+    BUCKET_READY = "BucketReady", "Bucket, scope and collection exist and every data node serves them."
+    BUCKET_CREATING = "BucketCreating", "The bucket was asked for and is not listed yet."
+    BUCKET_WARMING_UP = "BucketWarmingUp", "The bucket exists; not every data node serves it yet."
+    BUCKET_BEING_DELETED = "BucketBeingDeleted", "A bucket of that name is still being shut down."
+    BUCKET_NOT_OURS = "BucketNotOurs", "A bucket of that name exists that this resource did not create."
+    BUCKET_NAME_REFUSED = "BucketNameRefused", "Couchbase does not allow this bucket name."
+    BUCKET_SETTINGS_REFUSED = "BucketSettingsRefused", "Couchbase refuses a setting of the bucket."
+    TOO_MANY_BUCKETS = "TooManyBuckets", "The cluster has as many buckets as it allows."
+    SHARED_BUCKET_MISSING = "SharedBucketMissing", "The bucket to be shared does not exist."
+    QUOTA_EXCEEDS_FREE = "QuotaExceedsFree", "The bucket's memory quota is larger than what the data service has free."
+    QUOTA_TOO_SMALL = "QuotaTooSmall", "The bucket's memory quota is below Couchbase's minimum."
+    TOO_MANY_REPLICAS = "TooManyReplicas", "Each replica needs a data node of its own."
+    AUTO_FAILOVER_BLOCKED = (
+        "AutoFailoverBlocked",
+        "An ephemeral bucket without replicas would block automatic failover of the whole cluster.",
+    )
+    REMOVED_BY_THIRD_PARTY = "RemovedByThirdParty", "Somebody else removed the same object twice."
+    KEYSPACE_CREATING = "KeyspaceCreating", "Scope and collection are being created."
+    KEYSPACE_REFUSED = "KeyspaceRefused", "Couchbase refuses the scope or the collection."
+    BELOW_WORKING_SET = "BelowWorkingSet", "The bucket holds fewer contexts than spec.cache.workingSet wishes."
+    HOLDS_WORKING_SET = "HoldsWorkingSet", "The bucket holds what spec.cache.workingSet wishes."
+
+    # Couchbase: the user of the engines
+    CREDENTIALS_READY = "CredentialsReady", "The user of the Secret reaches its collection on every data node."
+    CREDENTIALS_PENDING = "CredentialsPending", "The user was written; not every data node knows it yet."
+    USER_NOT_OURS = "UserNotOurs", "A Couchbase user of that name exists that this resource did not create."
+    USER_NAME_REFUSED = "UserNameRefused", "Couchbase does not allow this user name."
+    PASSWORD_POLICY_REFUSED = "PasswordPolicyRefused", "The generated password does not meet the cluster's policy."  # noqa: S105
+    USER_ROLES_REFUSED = "UserRolesRefused", "Couchbase does not accept the roles of the user."
+    USER_REFUSED = "UserRefused", "The data service refuses the user name or password."
+    BUCKET_ACCESS_REFUSED = "BucketAccessRefused", "The user may not open the bucket, or the bucket is missing."
+    COLLECTION_ACCESS_REFUSED = "CollectionAccessRefused", "Scope or collection is missing, or the user has no right."
+    DATA_SERVICE_UNREACHABLE = "DataServiceUnreachable", "A data node does not answer on its data port."
