@@ -4,12 +4,11 @@
 
     OperatorError
     ├── SettingsError        the environment of the operator is wrong: the process must not start
-    ├── ClusterError         the Kubernetes API server answered with an error, or did not answer
-    │   ├── ClusterRefused   400, 403, 405, 413, 422: the request is wrong; repeating it does not help
-    │   ├── ClusterConflict  409: somebody else wrote first; a new look decides
-    │   ├── ClusterGone      404, 410: the object or the resource version no longer exists
-    │   └── ClusterBusy      429, 5xx, no connection, time-out: repeat later
-    └── HeldBack             a pass may not go on (shutting down)
+    └── ClusterError         the Kubernetes API server answered with an error, or did not answer
+        ├── ClusterRefusedError   400, 403, 405, 413, 422: the request is wrong; repeating it does not help
+        ├── ClusterConflictError  409: somebody else wrote first; a new look decides
+        ├── ClusterGoneError      404, 410: the object or the resource version no longer exists
+        └── ClusterBusyError      429, 5xx, no connection, time-out: repeat later
 
 No message of these carries a Secret's value: they are built from names and from the parsed fields of
 the API server's ``Status`` object.
@@ -24,10 +23,6 @@ class OperatorError(Exception):
 
 class SettingsError(OperatorError):
     """A setting is missing or wrong; the message names the variable."""
-
-
-class HeldBack(OperatorError):  # noqa: N818 - a state of the operator, not a fault
-    """The operator is stopping: the pass ends between two steps and the next start goes on."""
 
 
 class ClusterError(OperatorError):
@@ -45,28 +40,33 @@ class ClusterError(OperatorError):
         self.message = message
 
 
-class ClusterRefused(ClusterError):
+class ClusterRefusedError(ClusterError):
     """The request itself is wrong or not permitted."""
 
 
-class ClusterConflict(ClusterError):
+class ClusterConflictError(ClusterError):
     """The object changed since it was read."""
 
 
-class ClusterGone(ClusterError):
+class ClusterGoneError(ClusterError):
     """The object, or the resource version a watch started from, is gone."""
 
 
-class ClusterBusy(ClusterError):
+class ClusterBusyError(ClusterError):
     """The API server is overloaded, failing or unreachable."""
 
 
-_BY_STATUS: dict[int, type[ClusterError]] = {404: ClusterGone, 409: ClusterConflict, 410: ClusterGone, 429: ClusterBusy}
+_BY_STATUS: dict[int, type[ClusterError]] = {
+    404: ClusterGoneError,
+    409: ClusterConflictError,
+    410: ClusterGoneError,
+    429: ClusterBusyError,
+}
 
 
 def cluster_error(what: str, status: int, reason: str, message: str) -> ClusterError:
     """Return the exception that fits an HTTP status of the API server."""
     kind = _BY_STATUS.get(status)
     if kind is None:
-        kind = ClusterBusy if status == 0 or status >= 500 else ClusterRefused
+        kind = ClusterBusyError if status == 0 or status >= 500 else ClusterRefusedError
     return kind(what, status, reason, message)

@@ -33,7 +33,7 @@ class Reason(StrEnum):
     CLUSTER_REFUSED = "ClusterRefused", "The Kubernetes API server refused a request of the operator."
 
     # What the resource refers to
-    SECRET_MISSING = "SecretMissing", "A Secret, or a key in it, that the specification names does not exist."  # noqa: S105
+    SECRET_MISSING = "SecretMissing", "A Secret, or a key in it, that the specification names does not exist."
     CONFIG_MAP_MISSING = "ConfigMapMissing", "A ConfigMap, or a key in it, does not exist."
     REFERENCE_UNREADABLE = "ReferenceUnreadable", "An object that the specification names could not be read."
     CLAIMED_BY_OTHER = "ClaimedByOther", "An older resource already claims the bucket or the user."
@@ -45,7 +45,7 @@ class Reason(StrEnum):
     WORKLOAD_FAILING = "WorkloadFailing", "A container fails again and again, or its image cannot be pulled."
     WORKLOAD_DEADLINE_EXCEEDED = (
         "WorkloadDeadlineExceeded",
-        "Pods did not become ready within twice the start time-out.",
+        "Pods were not ready within twice the start time-out.",
     )
     WORKLOAD_BLOCKED = "WorkloadBlocked", "The API server refuses to create pods (admission, quota)."
     WORKLOAD_SCALED_TO_ZERO = "WorkloadScaledToZero", "No replicas are wanted."
@@ -101,7 +101,7 @@ class Reason(StrEnum):
     CREDENTIALS_PENDING = "CredentialsPending", "The user was written; not every data node knows it yet."
     USER_NOT_OURS = "UserNotOurs", "A Couchbase user of that name exists that this resource did not create."
     USER_NAME_REFUSED = "UserNameRefused", "Couchbase does not allow this user name."
-    PASSWORD_POLICY_REFUSED = "PasswordPolicyRefused", "The generated password does not meet the cluster's policy."  # noqa: S105
+    PASSWORD_POLICY_REFUSED = "PasswordPolicyRefused", "The generated password does not meet the cluster's policy."
     USER_ROLES_REFUSED = "UserRolesRefused", "Couchbase does not accept the roles of the user."
     USER_REFUSED = "UserRefused", "The data service refuses the user name or password."
     BUCKET_ACCESS_REFUSED = "BucketAccessRefused", "The user may not open the bucket, or the bucket is missing."

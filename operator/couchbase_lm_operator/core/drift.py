@@ -4,7 +4,8 @@ The API server stores more than we send (defaults, other managers' fields) and m
 another spelling, so equality of the objects is the wrong question: a field that we render must be there
 with an equal value. Quantities are compared by amount: the server keeps ``cpu: "0.5"`` as ``500m`` and
 ``2048Mi`` as ``2Gi``. What is empty in our object counts as present when the server dropped it
-(``resources: {}``, ``emptyDir: {}``).
+(``resources: {}``, ``emptyDir: {}``). Elements that others added to a keyed list are theirs: server-side
+apply leaves them alone, so calling them drift would only repeat a write without effect.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MERGE_KEYS = ("name", "mountPath", "containerPort", "port", "ip", "key", "topol
 _SERVER_OWNED_METADATA = frozenset({"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"})
 
 
-def first_difference(rendered: Any, live: Any, path: str = "") -> str | None:  # noqa: ANN401 - any JSON value
+def first_difference(rendered: Any, live: Any, path: str = "") -> str | None:
     """Return the path of the first rendered field that the live object does not hold, or None."""
     if isinstance(rendered, dict):
         return _first_in_mapping(rendered, live, path)
@@ -47,7 +48,7 @@ def first_difference(rendered: Any, live: Any, path: str = "") -> str | None:  #
     return None if _is_same_value(rendered, live, path) else path or "."
 
 
-def _first_in_mapping(rendered: dict[str, Any], live: Any, path: str) -> str | None:  # noqa: ANN401
+def _first_in_mapping(rendered: dict[str, Any], live: Any, path: str) -> str | None:
     if not isinstance(live, dict):
         return None if live is None and _is_empty(rendered) else path
     for key, value in rendered.items():
@@ -59,9 +60,11 @@ def _first_in_mapping(rendered: dict[str, Any], live: Any, path: str) -> str | N
     return None
 
 
-def _first_in_list(rendered: list[Any], live: Any, path: str) -> str | None:  # noqa: ANN401
+def _first_in_list(rendered: list[Any], live: Any, path: str) -> str | None:
     if not isinstance(live, list):
         return None if live is None and not rendered else path
+    if not rendered and all(isinstance(each, dict) for each in live):
+        return None
     merge_key = _merge_key(rendered)
     if merge_key is None:
         if len(rendered) != len(live):
@@ -73,9 +76,6 @@ def _first_in_list(rendered: list[Any], live: Any, path: str) -> str | None:  # 
         found = first_difference(item, twin, f"{path}[{item[merge_key]}]")
         if found is not None:
             return found
-    # a foreign element in a list we own in order (init containers) changes behaviour as much as a missing one
-    if path.endswith(("ontainers", ".volumes")) and len(live) != len(rendered):
-        return path
     return None
 
 
@@ -87,7 +87,7 @@ def _merge_key(items: list[Any]) -> str | None:
     return None
 
 
-def _is_same_value(rendered: Any, live: Any, path: str) -> bool:  # noqa: ANN401
+def _is_same_value(rendered: Any, live: Any, path: str) -> bool:
     if live is None:
         return _is_empty(rendered)
     if rendered == live and isinstance(rendered, bool) == isinstance(live, bool):
@@ -103,14 +103,14 @@ def _is_quantity_path(path: str) -> bool:
     return parts[-1] in _QUANTITY_FIELDS or (len(parts) > 1 and any(part in _QUANTITY_MAPS for part in path.split(".")))
 
 
-def _is_empty(value: Any) -> bool:  # noqa: ANN401
+def _is_empty(value: Any) -> bool:
     """Say whether a rendered value may be dropped by the server: nothing in it says anything."""
     if isinstance(value, dict):
         return all(_is_empty(each) for each in value.values())
     return value is None or value in ([], "")
 
 
-def amount(quantity: Any) -> Decimal | None:  # noqa: ANN401
+def amount(quantity: Any) -> Decimal | None:
     """Return the number a Kubernetes quantity stands for, or None when it is none."""
     text = str(quantity).strip()
     digits = text.rstrip("EGKMPTikmnu") if not _has_exponent(text) else text

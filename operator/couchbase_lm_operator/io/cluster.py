@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.errors import ClusterConflict, ClusterGone
+from couchbase_lm_operator.errors import ClusterConflictError, ClusterGoneError
 from couchbase_lm_operator.io.kube_api import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -40,14 +40,14 @@ class Cluster:
         """
         try:
             return await self.api.request("GET", KINDS[kind].path(namespace, name))
-        except ClusterGone:
+        except ClusterGoneError:
             return None
 
     async def resource_version(self, kind: str, namespace: str, name: str) -> str:
         """Return an object's resource version without its content, or "" when it does not exist."""
         try:
             found = await self.api.request("GET", KINDS[kind].path(namespace, name), accept=METADATA_ONLY)
-        except ClusterGone:
+        except ClusterGoneError:
             return ""
         return str(found["metadata"]["resourceVersion"])
 
@@ -62,9 +62,7 @@ class Cluster:
         items: list[Manifest] = []
         while True:
             page = await self.api.request("GET", KINDS[kind].path(namespace), query=query)
-            items += [
-                {"apiVersion": KINDS[kind].api_version, "kind": kind, **item} for item in page.get("items") or []
-            ]
+            items += [{"apiVersion": KINDS[kind].api_version, "kind": kind, **item} for item in page.get("items") or []]
             token = page["metadata"].get("continue")
             if not token:
                 return items, str(page["metadata"]["resourceVersion"])
@@ -88,7 +86,7 @@ class Cluster:
         path = KINDS[manifest["kind"]].path(manifest["metadata"]["namespace"])
         try:
             return await self.api.request("POST", path, query={"fieldManager": names.FIELD_MANAGER}, body=manifest)
-        except ClusterConflict:
+        except ClusterConflictError:
             return None
 
     async def delete(self, live: Manifest) -> None:
@@ -98,15 +96,15 @@ class Cluster:
         path = KINDS[live["kind"]].path(metadata["namespace"], metadata["name"])
         try:
             await self.api.request("DELETE", path, body=options)
-        except (ClusterGone, ClusterConflict):
+        except (ClusterGoneError, ClusterConflictError):
             return
 
     async def patch_status(self, resource: Manifest, patch: dict[str, Any]) -> Manifest:
         """Merge ``patch`` into the status of one of our resources, if it did not change since it was read.
 
         Raises:
-            ClusterConflict: it did change.
-            ClusterGone: it was deleted.
+            ClusterConflictError: it did change.
+            ClusterGoneError: it was deleted.
         """
         metadata = resource["metadata"]
         body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}, "status": patch}
@@ -118,8 +116,8 @@ class Cluster:
         """Replace the finalizers of one of our resources, if nobody wrote to it since it was read.
 
         Raises:
-            ClusterConflict: somebody did (the API server answers 422 to a failed ``test``).
-            ClusterGone: it was deleted.
+            ClusterConflictError: somebody did (the API server answers 422 to a failed ``test``).
+            ClusterGoneError: it was deleted.
         """
         metadata = resource["metadata"]
         body = [

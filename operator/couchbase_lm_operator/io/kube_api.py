@@ -15,7 +15,7 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.errors import ClusterBusy, SettingsError, cluster_error
+from couchbase_lm_operator.errors import ClusterBusyError, SettingsError, cluster_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -119,10 +119,20 @@ class KubeApi:
         """
         what = f"{method} {path}"
         try:
-            response = await self._send(method, path, query, body, content_type, accept, _REQUEST_TIMEOUT_SECONDS)
+            response = await self._send(
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                accept=accept,
+                time_limit=_REQUEST_TIMEOUT_SECONDS,
+            )
             content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterBusy(what, 0, "NoAnswer", f"the API server did not answer: {type(error).__name__}") from error
+            raise ClusterBusyError(
+                what, 0, "NoAnswer", f"the API server did not answer: {type(error).__name__}"
+            ) from error
         return _decoded(what, int(response.status), content)
 
     async def stream(self, path: str, *, query: dict[str, str], silence_seconds: float) -> AsyncIterator[Any]:
@@ -132,9 +142,9 @@ class KubeApi:
             ClusterError: the watch was refused, broke, or was silent for longer than ``silence_seconds``.
         """
         what = f"WATCH {path}"
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_REQUEST_TIMEOUT_SECONDS, sock_read=silence_seconds)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_REQUEST_TIMEOUT_SECONDS, sock_read=silence_seconds)
         try:
-            response = await self._send("GET", path, {**query, "watch": "true"}, None, JSON, JSON, timeout)
+            response = await self._send("GET", path, query={**query, "watch": "true"}, time_limit=limits)
             if int(response.status) != 200:
                 _decoded(what, int(response.status), await response.read())
             try:
@@ -144,18 +154,19 @@ class KubeApi:
             finally:
                 response.response.close()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise ClusterBusy(what, 0, "NoAnswer", f"the watch broke: {type(error).__name__}") from error
+            raise ClusterBusyError(what, 0, "NoAnswer", f"the watch broke: {type(error).__name__}") from error
 
     async def _send(
         self,
         method: str,
         path: str,
+        *,
         query: dict[str, str] | None,
-        body: object,
-        content_type: str,
-        accept: str,
-        timeout: object,
-    ) -> Any:  # noqa: ANN401 - the official client's response is untyped
+        time_limit: float | aiohttp.ClientTimeout,
+        body: object = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> Any:
         api = self._require_client()
         method, url, headers, sent_body, _ = await api.param_serialize(
             method,
@@ -165,7 +176,7 @@ class KubeApi:
             body=body,
             auth_settings=["BearerToken"],
         )
-        return await api.call_api(method, url, headers, body=sent_body, _request_timeout=timeout)
+        return await api.call_api(method, url, headers, body=sent_body, _request_timeout=time_limit)
 
     def _require_client(self) -> client.ApiClient:
         if self._client is None:
