@@ -1,0 +1,116 @@
+"""``python -m e2e.demo up|down``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import lifecycle
+from e2e.cluster.errors import ClusterError
+from e2e.demo import stack
+from e2e.demo.bucket import Bucket, check_documents
+from e2e.demo.journey import PROGRESS, Turn, Workload
+from e2e.demo.kube import DemoError, Kube
+from e2e.demo.prompt import new_prompt
+from e2e.demo.report import print_table, write_result
+from e2e.images import registry
+
+_LOGPROB_TOLERANCE = 0.1
+_LEAST_CACHED_SHARE = 0.9
+
+
+def up(cluster: str, image_registry: str) -> None:
+    """Bring everything up, then prove that a second pod answers from what the first computed."""
+    made = stack.Made.load()
+    if cluster == "local":
+        made.started_node = made.started_node or not lifecycle.is_up()
+        made.save()
+        lifecycle.up()
+    kube = Kube(stack.own_kubeconfig(cluster))
+    made.kubeconfig = str(kube.kubeconfig)
+    made.save()
+    images = registry.publish(image_registry) if cluster == "external" else registry.load_locally()
+    with PROGRESS.step("namespaces, Couchbase (emulated) and its admin Secret"):
+        stack.make_namespaces(kube, stack.PLACE, made)
+        password = stack.admin_password(kube, stack.PLACE)
+        stack.run_couchbase(kube, stack.PLACE, images["emulator"], password)
+    with PROGRESS.step("installing the operator from charts/lmcache-couchbase"):
+        stack.install_operator(kube, stack.PLACE, images["operator"], made)
+    with PROGRESS.step("applying examples/quickstart.yaml and waiting for Ready"):
+        name = stack.apply_quickstart(kube, stack.PLACE, images["engine-cpu"])["metadata"]["name"]
+        resource = stack.wait_until_ready(kube, stack.PLACE, name)
+    prove(Workload(kube, stack.PLACE.name, name), resource, password)
+
+
+def prove(workload: Workload, resource: dict[str, Any], password: str) -> None:
+    """Run the journey, check all that it claims, and show it."""
+    bucket = Bucket(workload.kube, stack.PLACE, password, resource["status"]["couchbase"])
+    chunk_tokens = resource["status"]["model"]["chunkSize"]
+    served = (
+        resource["spec"].get("engine", {}).get("servedModelName") or resource["spec"]["model"]["id"].rsplit("/", 1)[-1]
+    )
+    prompt, pod_a, pod_b = new_prompt(), *workload.pods()[:2]
+    known = bucket.keys()
+    turns = [workload.ask("pod A computes", pod_a, served, prompt)]
+    chunks = turns[0].answer.prompt_tokens // chunk_tokens
+    workload.wait_until_stored(turns[0], chunks)
+    turns.append(workload.ask("pod B reads Couchbase", pod_b, served, prompt))
+    new_keys = bucket.keys() - known
+    for number, pod in enumerate(workload.replace_pods()[:2], start=1):
+        turns.append(workload.ask(f"new pod {number} reads Couchbase", pod, served, prompt))
+    with PROGRESS.step("checking answers, documents and rights"):
+        check_answers(turns, prompt.fact, chunks * chunk_tokens)
+        facts = check_documents(resource, new_keys, chunks, bucket.probe(workload, new_keys))
+    print_table(turns)
+    write_result(stack.FOLDER, turns, {"chunkTokens": chunk_tokens, "chunks": chunks, "bucket": facts})
+    print(f"written: {stack.FOLDER / 'result.json'} and result.png")
+    print(f"left up: kubectl --kubeconfig {workload.kube.kubeconfig} get lmcb -A; `make demo-down` removes it")
+
+
+def check_answers(turns: list[Turn], fact: str, storable_tokens: int) -> None:
+    """Raise DemoError unless all turns agree, know the fact, and all but the first came from Couchbase."""
+    first = turns[0]
+    faults = [f"{first.label}: {first.cached_tokens} tokens came from the cache"] if first.cached_tokens else []
+    for turn in turns:
+        if turn.answer.text != first.answer.text or fact not in turn.answer.text:
+            faults.append(f"{turn.label}: answered {turn.answer.text!r}; the fact is {fact}")
+        if abs(turn.answer.first_logprob - first.answer.first_logprob) > _LOGPROB_TOLERANCE:
+            faults.append(f"{turn.label}: first token's log-probability {turn.answer.first_logprob:.3f}")
+    for turn in turns[1:]:
+        if turn.cached_tokens < _LEAST_CACHED_SHARE * storable_tokens:
+            faults.append(f"{turn.label}: {turn.cached_tokens} of {storable_tokens} tokens came from the cache")
+        if turn.growth.l2_hit_tokens <= 0:
+            faults.append(f"{turn.label}: LMCache reports no hit in Couchbase")
+    if faults:
+        raise DemoError("the journey did not go as it has to:\n" + "\n".join(faults))
+
+
+def down() -> None:
+    """Remove exactly what ``up`` made, by its record."""
+    made = stack.Made.load()
+    if made.kubeconfig and Path(made.kubeconfig).exists() and (made.namespaces or made.crd):
+        stack.take_down(Kube(Path(made.kubeconfig)), stack.PLACE, made)
+    if made.started_node:
+        lifecycle.down()
+    made.forget()
+
+
+def main() -> int:
+    """Parse the command line and turn expected failures into one message."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
+    parser.add_argument("what", choices=["up", "down"])
+    parser.add_argument("--cluster", choices=["local", "external"], default="local")
+    parser.add_argument("--image-registry", default="", help="where an external cluster pulls our images from")
+    arguments = parser.parse_args()
+    try:
+        down() if arguments.what == "down" else up(arguments.cluster, arguments.image_registry)
+    except (DemoError, ClusterError) as error:
+        print(f"demo failed: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""What lies in the bucket, seen from outside: the emulator lists, the generated user reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from couchbase_lm_operator import names
+from e2e.demo import manifests
+from e2e.demo.journey import Workload
+from e2e.demo.kube import DemoError, Kube
+from e2e.demo.probe_documents import SHARD_MARK
+
+_CREDENTIALS = "/couchbase"
+_PROBE = Path(__file__).with_name("probe_documents.py")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The collection of one resource, at the place that its status names."""
+
+    kube: Kube
+    place: manifests.Place
+    password: str
+    status: dict[str, Any]
+
+    def keys(self) -> set[str]:
+        """Return the keys of all documents of the collection."""
+        place = {
+            "bucket": self.status["bucket"]["name"],
+            "scope": self.status["scope"],
+            "collection": self.status["collection"],
+        }
+        target = f"svc/{manifests.COUCHBASE}"
+        with self.kube.forward(self.place.couchbase, target, manifests.MANAGEMENT_PORT) as url:
+            answer = httpx.get(
+                f"{url}/_emulator/documents", params=place, auth=(manifests.ADMIN_USER, self.password), timeout=30
+            )
+        return {document["key"] for document in answer.raise_for_status().json()["documents"]}
+
+    def probe(self, workload: Workload, keys: set[str]) -> dict[str, Any]:
+        """Read ``keys`` inside a pod with the generated user and try what it must not reach."""
+        task = {
+            "connectionString": f"couchbase://{self.place.couchbase_host}",
+            "management": f"http://{self.place.couchbase_host}:{manifests.MANAGEMENT_PORT}",
+            "credentials": _CREDENTIALS,
+            "bucket": self.status["bucket"]["name"],
+            "scope": self.status["scope"],
+            "collection": self.status["collection"],
+            "keys": sorted(keys),
+        }
+        said = self.kube.exec(
+            workload.namespace,
+            workload.pods()[0],
+            names.CONTAINER_LMCACHE,
+            *("python3", "-", json.dumps(task)),
+            stdin=_PROBE.read_text(),
+        )
+        return dict(json.loads(said.splitlines()[-1]))
+
+
+def check_documents(
+    resource: dict[str, Any], new_keys: set[str], chunks: int, probed: dict[str, Any]
+) -> dict[str, Any]:
+    """Hold what one prompt stored against the storage format and against what status predicts.
+
+    Raises:
+        DemoError: a key, a count, a size, a checksum or a right is not as it has to be.
+    """
+    model, couchbase = resource["status"]["model"], resource["status"]["couchbase"]
+    head = re.escape(f"{couchbase['keyPrefix']}{resource['spec']['model']['id']}")
+    pattern = re.compile(rf"^{head}@0x[0-9a-f]{{8}}@[0-9a-f]+@[0-9a-f]{{64}}({SHARD_MARK}\d+)?$")
+    objects = probed["objects"]
+    faults = [f"key {key} does not have the documented form" for key in new_keys if not pattern.match(key)]
+    faults += [f"shard {key} has no manifest" for key in probed["orphans"]]
+    if len(new_keys) != (wanted := chunks * model["documentsPerChunk"]):
+        faults.append(f"{chunks} chunks made {len(new_keys)} documents, status predicts {wanted}")
+    for item in objects:
+        if item["bytes"] != model["objectBytes"]:
+            faults.append(f"object {item['key']} has {item['bytes']} bytes, status predicts {model['objectBytes']}")
+        faults += [f"object {item['key']}: {name} is false" for name, holds in item.items() if holds is False]
+    faults += [f"the generated user may {what}" for what, how in probed["refusals"].items() if not how]
+    if faults:
+        raise DemoError("the bucket is not as it has to be:\n" + "\n".join(faults[:10]))
+    return {
+        "documents": len(new_keys),
+        "objects": len(objects),
+        "objectBytes": model["objectBytes"],
+        "manifestFields": objects[0]["fields"],
+        "userIsRefused": probed["refusals"],
+    }

@@ -1,0 +1,149 @@
+"""Bring up what the demo runs on, step by step, each idempotent, and take down exactly that."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from couchbase_lm_operator import names
+from e2e.bootstrap import ROOT
+from e2e.cluster import paths
+from e2e.demo import manifests
+from e2e.demo.journey import PROGRESS
+from e2e.demo.kube import DemoError, Kube
+from e2e.demo.manifests import Place
+
+FOLDER = ROOT / ".local" / "demo"
+QUICKSTART = ROOT / "examples" / "quickstart.yaml"
+CHART = ROOT / "charts" / "lmcache-couchbase"
+RELEASE = "lmcache-couchbase"
+PLACE = Place("lmcb-demo")
+_RECORD = FOLDER / "made.json"
+_READY_SECONDS = 900
+
+
+@dataclass
+class Made:
+    """What the demo itself created, so that ``down`` removes that and nothing else."""
+
+    kubeconfig: str = ""
+    started_node: bool = False
+    namespaces: list[str] = field(default_factory=list)
+    crd: bool = False
+
+    def save(self) -> None:
+        """Write the record at once: a killed run must not forget what it made."""
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        _RECORD.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @staticmethod
+    def load() -> Made:
+        """Return the record of earlier runs, or an empty one."""
+        return Made(**json.loads(_RECORD.read_text())) if _RECORD.exists() else Made()
+
+    @staticmethod
+    def forget() -> None:
+        """Drop the record once nothing is left."""
+        _RECORD.unlink(missing_ok=True)
+
+
+def own_kubeconfig(cluster: str) -> Path:
+    """Return the kubeconfig to use: the local node's, or the user's own for an external cluster."""
+    if cluster == "local":
+        return paths.kubeconfig()
+    given = os.environ.get("KUBECONFIG", "")
+    if not given or not Path(given).exists():
+        raise DemoError("CLUSTER=external needs KUBECONFIG to name the kubeconfig of your cluster")
+    return Path(given)
+
+
+def make_namespaces(kube: Kube, place: Place, made: Made) -> None:
+    """Create the demo's namespaces and remember those that were not there."""
+    for namespace in manifests.namespaces(place):
+        name = namespace["metadata"]["name"]
+        if name not in made.namespaces and kube.get("namespace", name) is None:
+            made.namespaces.append(name)
+            made.save()
+        kube.apply(namespace)
+
+
+def admin_password(kube: Kube, place: Place) -> str:
+    """Return the Couchbase administrator's password, made up at the first run and kept in its Secret."""
+    found = kube.get("secret", manifests.ADMIN_SECRET, "-n", place.couchbase)
+    if found:
+        return base64.b64decode(found["data"]["password"]).decode()
+    return secrets.token_urlsafe(24)
+
+
+def run_couchbase(kube: Kube, place: Place, image: str, password: str) -> None:
+    """Run the emulator behind a Service and give both sides the administrator's Secret."""
+    for namespace in (place.couchbase, place.name):
+        kube.apply(manifests.admin_secret(namespace, password))
+    for manifest in manifests.couchbase(place, image):
+        kube.apply(manifest)
+    rollout = ["rollout", "status", f"deployment/{manifests.COUCHBASE}", "-n", place.couchbase]
+    kube.kubectl(*rollout, "--timeout=120s")
+
+
+def install_operator(kube: Kube, place: Place, image: str, made: Made) -> None:
+    """Install or upgrade our chart, watching the place's namespace alone, and wait until the operator runs."""
+    if kube.get("crd", f"{names.PLURAL}.{names.GROUP}") is None:
+        made.crd = True
+        made.save()
+    repository, _, tag = image.rpartition(":")
+    values = ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}"]
+    values += ["--set", f"watchNamespaces={{{place.name}}}"]
+    kube.helm(
+        "upgrade",
+        "--install",
+        RELEASE,
+        str(CHART),
+        "-n",
+        place.system,
+        *values,
+        "--wait",
+        "--timeout=180s",
+    )
+
+
+def apply_quickstart(kube: Kube, place: Place, engine_image: str) -> dict[str, Any]:
+    """Apply examples/quickstart.yaml, with the engine image where this cluster finds it; return the resource."""
+    documents = [document for document in yaml.safe_load_all(QUICKSTART.read_text()) if document]
+    resource: dict[str, Any] = next(document for document in documents if document["kind"] == names.KIND)
+    resource["spec"].setdefault("engine", {})["image"] = engine_image
+    resource["spec"]["couchbase"]["connectionString"] = f"couchbase://{place.couchbase_host}"
+    for document in documents:
+        document["metadata"]["namespace"] = place.name
+        kube.apply(document)
+    return resource
+
+
+def wait_until_ready(kube: Kube, place: Place, name: str) -> dict[str, Any]:
+    """Wait for the resource's Ready and return it."""
+    kube.wait_until_ready(f"{names.SHORT_NAME}/{name}", place.name, _READY_SECONDS)
+    found = kube.get(names.SHORT_NAME, name, "-n", place.name)
+    if found is None:
+        raise DemoError(f"{names.KIND} {place.name}/{name} went away")
+    return found
+
+
+def take_down(kube: Kube, place: Place, made: Made) -> None:
+    """Remove what the record names: resource first, so that the operator can clean up, then the rest."""
+    for namespace in place.all:
+        if namespace not in made.namespaces:
+            continue
+        with PROGRESS.step(f"removing namespace {namespace}"):
+            if namespace == place.name:
+                kube.kubectl("delete", names.SHORT_NAME, "--all", "-n", namespace, "--timeout=60s", check=False)
+            if namespace == place.system:
+                kube.helm("uninstall", RELEASE, "-n", namespace, "--ignore-not-found", "--wait", "--timeout=120s")
+            kube.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout=180s", timeout_seconds=200)
+    if made.crd:
+        kube.kubectl("delete", "crd", f"{names.PLURAL}.{names.GROUP}", "--ignore-not-found", "--timeout=60s")
