@@ -62,11 +62,14 @@ _BY_STATUS: dict[int, type[ClusterError]] = {
     410: ClusterGoneError,
     429: ClusterBusyError,
 }
+# The API server answers 500 to an applied object with a field that the schema does not have.
+_SCHEMA_REFUSAL = "failed to create typed patch object"
 
 
 def cluster_error(what: str, status: int, reason: str, message: str) -> ClusterError:
     """Return the exception that fits an HTTP status of the API server."""
     kind = _BY_STATUS.get(status)
     if kind is None:
-        kind = ClusterBusyError if status == 0 or status >= 500 else ClusterRefusedError
+        is_our_fault = 0 < status < 500 or message.startswith(_SCHEMA_REFUSAL)
+        kind = ClusterRefusedError if is_our_fault else ClusterBusyError
     return kind(what, status, reason, message)

@@ -51,7 +51,7 @@ class Cluster:
             return ""
         return str(found["metadata"]["resourceVersion"])
 
-    async def list(self, kind: str, namespace: str = "", *, label_selector: str = "") -> tuple[list[Manifest], str]:
+    async def objects(self, kind: str, namespace: str = "", *, label_selector: str = "") -> tuple[list[Manifest], str]:
         """Return all objects of a kind (of a namespace, or of all) and the list's resource version.
 
         Items of a list carry no ``kind``: it is put back, as callers tell objects apart by it.

@@ -89,6 +89,7 @@ class KubeApi:
             source = self._kubeconfig or "the pod's service account"
             raise SettingsError(f"cannot read the Kubernetes credentials from {source}: {error}") from error
         self._client = client.ApiClient(configuration)
+        self._client.user_agent = f"{names.FIELD_MANAGER}/{names.VERSION}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
