@@ -1,0 +1,99 @@
+"""The two programs that build images: Docker where an engine answers, else buildah without any daemon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from e2e.bootstrap import ROOT
+from e2e.cluster.commands import run
+from e2e.images.base import BASE_REFERENCE, base_archive, base_key
+from e2e.images.catalog import Image
+
+CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+_DEBIAN_PACKAGES: Final = ("buildah", "debootstrap", "skopeo")
+
+
+class Builder(Protocol):
+    """Builds one target of the Dockerfile and writes it as an archive that containerd imports."""
+
+    name: str
+
+    def default_base(self) -> str:
+        """Return the value of BASE when nobody chose one."""
+
+    def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
+        """Build ``image`` and write ``archive``; raises ``ClusterError`` with the build's last lines."""
+
+
+class Docker:
+    """Builds with a Docker engine, on the public Debian image."""
+
+    name = "docker"
+
+    def default_base(self) -> str:
+        """Return the base that the Dockerfile itself names."""
+        return "debian:bookworm-slim"
+
+    def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
+        """Build ``image`` and save it from the engine's store."""
+        run(["docker", "build", *_build_options(image, arguments), ROOT], env={**os.environ, "DOCKER_BUILDKIT": "1"})
+        run(["docker", "save", "--output", archive, image.reference])
+
+
+class Buildah:
+    """Builds with buildah in a chroot: needs root, and neither a daemon nor a registry."""
+
+    name = "buildah"
+
+    def __init__(self) -> None:
+        missing = [package for package in _DEBIAN_PACKAGES if not shutil.which(package)]
+        if missing:
+            run(["apt-get", "update", "-q"])
+            run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing])
+
+    def default_base(self) -> str:
+        """Return the name of our own Debian base, whose tag is the hash of its recipe."""
+        return f"{BASE_REFERENCE}:{base_key()}"
+
+    def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
+        """Build ``image`` with cached layers and write it uncompressed: it is loaded on this machine."""
+        if arguments["BASE"] == self.default_base():
+            self._load_base()
+        run(
+            ["buildah", "bud", "--isolation", "chroot", "--layers", *_build_options(image, arguments), ROOT],
+            env={**os.environ, "BUILDAH_ISOLATION": "chroot"},
+        )
+        # Not `buildah push`: it always compresses into this format, minutes of work for a few seconds of use.
+        source, target = f"containers-storage:{image.reference}", f"oci-archive:{archive}:{image.reference}"
+        run(["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target])
+
+    def _load_base(self) -> None:
+        reference = self.default_base()
+        if subprocess.run(
+            ["buildah", "inspect", "--type", "image", reference], capture_output=True, check=False
+        ).returncode:
+            pulled = run(["buildah", "pull", "--quiet", f"oci-archive:{base_archive()}"]).strip()
+            run(["buildah", "tag", pulled, reference])
+
+
+def choose_builder() -> Builder:
+    """Return Docker when its engine answers, else buildah, installed from Debian if it is missing."""
+    if shutil.which("docker"):
+        answer = subprocess.run(["docker", "info"], capture_output=True, timeout=30, check=False)
+        if answer.returncode == 0:
+            return Docker()
+    return Buildah()
+
+
+def _build_options(image: Image, arguments: Mapping[str, str]) -> list[str | Path]:
+    options: list[str | Path] = ["--file", ROOT / "Dockerfile", "--target", image.name, "--tag", image.reference]
+    for name in image.build_arguments:
+        options += ["--build-arg", f"{name}={arguments[name]}"]
+    if CA_BUNDLE.exists():
+        options += ["--secret", f"id=ca_bundle,src={CA_BUNDLE}"]
+    return options

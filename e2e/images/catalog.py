@@ -1,0 +1,60 @@
+"""Which images there are, and the files of the repository that each is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from e2e.images import EMULATOR_IMAGE, ENGINE_CPU_IMAGE, ENGINE_IMAGE, OPERATOR_IMAGE
+
+
+@dataclass(frozen=True)
+class Image:
+    """One target of the Dockerfile; ``sources`` are the paths, relative to the root, that it copies."""
+
+    name: str
+    reference: str
+    sources: tuple[str, ...]
+    build_arguments: tuple[str, ...] = ("BASE",)
+    is_default: bool = True
+
+
+CATALOG: Final = (
+    Image(
+        "operator",
+        OPERATOR_IMAGE,
+        (
+            *("LICENSE", "README.md", "compat.yaml", "operator", "plugin", "pyproject.toml"),
+            *("requirements/images.lock", "requirements/operator.lock"),
+        ),
+    ),
+    Image(
+        "emulator",
+        EMULATOR_IMAGE,
+        ("e2e/couchbase_emulator", "requirements/emulator.lock", "requirements/images.lock"),
+    ),
+    Image(
+        "engine-cpu",
+        ENGINE_CPU_IMAGE,
+        (
+            *("e2e/bootstrap.py", "e2e/engine", "requirements/engine.lock", "requirements/images.lock"),
+            *("requirements/engine-overrides.txt",),
+        ),
+    ),
+    # Not among the defaults: its base comes from a registry and is 20 GB.
+    Image(
+        "engine",
+        ENGINE_IMAGE,
+        ("plugin", "requirements/images.lock"),
+        build_arguments=("BASE", "ENGINE_BASE"),
+        is_default=False,
+    ),
+)
+
+
+def image(name: str) -> Image:
+    """Return the image called ``name``; raises ``KeyError`` with the names there are."""
+    for candidate in CATALOG:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(f"no image is called {name!r}: there are {', '.join(each.name for each in CATALOG)}")
