@@ -41,17 +41,17 @@ def up(cluster: str, image_registry: str) -> None:
     with PROGRESS.step("applying examples/quickstart.yaml and waiting for Ready"):
         name = stack.apply_quickstart(kube, stack.PLACE, images["engine-cpu"])["metadata"]["name"]
         resource = stack.wait_until_ready(kube, stack.PLACE, name)
-    prove(Workload(kube, stack.PLACE.name, name), resource, password)
+    bucket = Bucket(kube, stack.PLACE, password, resource["status"]["couchbase"])
+    prove(Workload(kube, stack.PLACE.name, name), resource, bucket, stack.FOLDER)
+    print(f"written: {stack.FOLDER / 'result.json'} and result.png")
+    print(f"left up: kubectl --kubeconfig {kube.kubeconfig} get lmcb -A; `make demo-down` removes it")
 
 
-def prove(workload: Workload, resource: dict[str, Any], password: str) -> None:
-    """Run the journey, check all that it claims, and show it."""
-    bucket = Bucket(workload.kube, stack.PLACE, password, resource["status"]["couchbase"])
+def prove(workload: Workload, resource: dict[str, Any], bucket: Bucket, folder: Path) -> list[Turn]:
+    """Run the journey, check all that it claims, show it and write it into ``folder``."""
     chunk_tokens = resource["status"]["model"]["chunkSize"]
-    served = (
-        resource["spec"].get("engine", {}).get("servedModelName") or resource["spec"]["model"]["id"].rsplit("/", 1)[-1]
-    )
-    prompt, pod_a, pod_b = new_prompt(), *workload.pods()[:2]
+    served = stack.served_model(resource)
+    prompt, (pod_a, pod_b) = new_prompt(), workload.pods()[:2]
     known = bucket.keys()
     turns = [workload.ask("pod A computes", pod_a, served, prompt)]
     chunks = turns[0].answer.prompt_tokens // chunk_tokens
@@ -64,9 +64,8 @@ def prove(workload: Workload, resource: dict[str, Any], password: str) -> None:
         check_answers(turns, prompt.fact, chunks * chunk_tokens)
         facts = check_documents(resource, new_keys, chunks, bucket.probe(workload, new_keys))
     print_table(turns)
-    write_result(stack.FOLDER, turns, {"chunkTokens": chunk_tokens, "chunks": chunks, "bucket": facts})
-    print(f"written: {stack.FOLDER / 'result.json'} and result.png")
-    print(f"left up: kubectl --kubeconfig {workload.kube.kubeconfig} get lmcb -A; `make demo-down` removes it")
+    write_result(folder, turns, {"chunkTokens": chunk_tokens, "chunks": chunks, "bucket": facts})
+    return turns
 
 
 def check_answers(turns: list[Turn], fact: str, storable_tokens: int) -> None:

@@ -134,6 +134,12 @@ def wait_until_ready(kube: Kube, place: Place, name: str) -> dict[str, Any]:
     return found
 
 
+def served_model(resource: dict[str, Any]) -> str:
+    """Return the name under which the pods of a resource serve its model."""
+    spec = resource["spec"]
+    return str(spec.get("engine", {}).get("servedModelName") or spec["model"]["id"].rsplit("/", 1)[-1])
+
+
 def take_down(kube: Kube, place: Place, made: Made) -> None:
     """Remove what the record names: resource first, so that the operator can clean up, then the rest."""
     for namespace in place.all:

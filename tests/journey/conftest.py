@@ -1,0 +1,88 @@
+"""One installation of the product on the local node, shared by the journeys; each begins with two healthy pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from couchbase_lm_operator import names
+from e2e.cluster import paths
+from e2e.demo import stack
+from e2e.demo.bucket import Bucket
+from e2e.demo.journey import Workload
+from e2e.demo.kube import Kube
+from e2e.demo.manifests import Place
+from e2e.images import registry
+from tests.journey.emulator_faults import EmulatorFaults
+
+_READY_SECONDS = 600
+PLACE = Place("lmcb-journey")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A resource that was Ready once, and all that stands behind it."""
+
+    kube: Kube
+    place: Place
+    workload: Workload
+    admin_password: str
+    served_model: str
+
+    def resource(self) -> dict[str, Any]:
+        """Return the live resource."""
+        return dict(self.workload.resource())
+
+    def bucket(self) -> Bucket:
+        """Return the collection that the resource's status names."""
+        return Bucket(self.kube, self.place, self.admin_password, self.resource()["status"]["couchbase"])
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        """Return one condition of the resource, or an empty dict."""
+        conditions = self.resource()["status"].get("conditions", [])
+        return next((dict(item) for item in conditions if item["type"] == kind), {})
+
+    def wait_until_healthy(self) -> None:
+        """Wait until the resource is Ready and both pods are."""
+        self.kube.wait_until_ready(f"{names.SHORT_NAME}/{self.workload.name}", self.place.name, _READY_SECONDS)
+        wait = ["wait", "--for=condition=Ready", "-n", self.place.name, f"--timeout={_READY_SECONDS}s"]
+        pods = [f"pod/{pod}" for pod in self.workload.pods()]
+        self.kube.kubectl(*wait, *pods, timeout_seconds=_READY_SECONDS + 15)
+
+    def transfers_over_shared_memory(self, pod: str) -> bool:
+        """Say whether the pod's LMCache keeps its pool in /dev/shm, where the engine maps it."""
+        mapped = "import os;print(any(os.scandir('/dev/shm')))"
+        said = self.kube.exec(self.place.name, pod, names.CONTAINER_LMCACHE, "python3", "-ISc", mapped)
+        return said.strip() == "True"
+
+    def faults(self) -> EmulatorFaults:
+        """Return the switchboard of the emulator's faults."""
+        return EmulatorFaults(self.kube, self.place, self.admin_password)
+
+
+@pytest.fixture(scope="session")
+def session_installation() -> Iterator[Installation]:
+    kube = Kube(paths.kubeconfig())
+    made = stack.Made(namespaces=list(PLACE.all))
+    stack.take_down(kube, PLACE, made)
+    images = registry.load_locally()
+    stack.make_namespaces(kube, PLACE, made)
+    password = stack.admin_password(kube, PLACE)
+    stack.run_couchbase(kube, PLACE, images["emulator"], password)
+    stack.install_operator(kube, PLACE, images["operator"], stack.Made())
+    resource = stack.apply_quickstart(kube, PLACE, images["engine-cpu"])
+    name = resource["metadata"]["name"]
+    live = stack.wait_until_ready(kube, PLACE, name)
+    yield Installation(kube, PLACE, Workload(kube, PLACE.name, name), password, stack.served_model(live))
+    stack.take_down(kube, PLACE, made)
+
+
+@pytest.fixture
+def installation(session_installation: Installation) -> Iterator[Installation]:
+    session_installation.faults().clear()
+    session_installation.wait_until_healthy()
+    yield session_installation
+    session_installation.faults().clear()

@@ -1,0 +1,44 @@
+"""Switch the emulator's faults over its administration port."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import httpx
+
+from e2e.demo import manifests
+from e2e.demo.kube import Kube
+
+
+@dataclass(frozen=True)
+class EmulatorFaults:
+    """The fault switches of the emulator of one installation."""
+
+    kube: Kube
+    place: manifests.Place
+    admin_password: str
+
+    def kill_nodes(self) -> None:
+        """Drop every client connection and refuse new ones; the data stays."""
+        self._post({"kill_node": [0]})
+
+    def clear(self) -> None:
+        """Behave well again."""
+        self._post({"clear": True})
+
+    def write_count(self) -> int:
+        """Return how many writes, over REST and KV, the emulator has taken since its start."""
+        with self._management() as url:
+            counters = httpx.get(f"{url}/_emulator/counters", auth=self._login(), timeout=30).raise_for_status().json()
+        return sum(value for name, value in counters.items() if name.endswith("_writes"))
+
+    def _post(self, switches: dict[str, object]) -> None:
+        with self._management() as url:
+            httpx.post(f"{url}/_emulator/faults", json=switches, auth=self._login(), timeout=30).raise_for_status()
+
+    def _login(self) -> tuple[str, str]:
+        return manifests.ADMIN_USER, self.admin_password
+
+    def _management(self) -> AbstractContextManager[str]:
+        return self.kube.forward(self.place.couchbase, f"svc/{manifests.COUCHBASE}", manifests.MANAGEMENT_PORT)

@@ -1,0 +1,105 @@
+"""Things die: requests go on, nothing hangs, and everything comes back by itself."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from couchbase_lm_operator import names
+from e2e.demo.chat import ask
+from e2e.demo.journey import SERVING_PORT
+from e2e.demo.kube import DemoError
+from e2e.demo.metrics import read_counters
+from e2e.demo.prompt import new_prompt
+from tests.journey.conftest import Installation
+from tests.journey.node_process import container_status, kill_container
+from tests.journey.waiting import until
+
+LONGEST_WAIT_SECONDS = 45
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_killed_engine_comes_back_while_the_other_replica_answers(installation: Installation) -> None:
+    place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
+
+    kill_container(installation.kube, place, victim, names.CONTAINER_VLLM)
+
+    with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
+        assert ask(url, installation.served_model, "Say hello.").text
+    until(lambda: container_status(installation.kube, place, victim, names.CONTAINER_VLLM)["restartCount"] == 1, 60)
+    installation.wait_until_healthy()
+    with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url:
+        assert ask(url, installation.served_model, "Say hello.").text
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_killed_idle_sidecar_fails_no_request_and_serves_from_couchbase_again(installation: Installation) -> None:
+    place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
+    prompt = new_prompt(tokens=1500)
+    with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
+        ask(url, installation.served_model, prompt.text)
+
+    kill_container(installation.kube, place, victim, names.CONTAINER_LMCACHE)
+    killed = time.monotonic()
+
+    with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url:
+        while time.monotonic() < killed + 30:
+            assert ask(url, installation.served_model, "Say hello.", timeout_seconds=LONGEST_WAIT_SECONDS).text
+        before = read_counters(installation.kube, place, victim, url)
+        ask(url, installation.served_model, prompt.text)
+        after = read_counters(installation.kube, place, victim, url)
+    assert after.since(before).external_hit_tokens > 0
+    assert installation.transfers_over_shared_memory(victim)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(900)
+def test_sidecar_killed_under_load_hangs_nothing_and_the_pod_comes_back(installation: Installation) -> None:
+    place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
+    waits: list[float] = []
+
+    def request(url: str) -> None:
+        started = time.monotonic()
+        try:
+            ask(url, installation.served_model, new_prompt(tokens=2000).text, timeout_seconds=120)
+        except (httpx.HTTPError, DemoError):
+            pass  # an engine that dies with its sidecar may break a request; it must not let it wait
+        waits.append(time.monotonic() - started)
+
+    with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url, ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(request, url)
+        time.sleep(6)
+        kill_container(installation.kube, place, victim, names.CONTAINER_LMCACHE)
+        pool.shutdown(wait=True)
+
+    assert len(waits) == 3
+    assert max(waits) < LONGEST_WAIT_SECONDS
+    with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
+        assert ask(url, installation.served_model, "Say hello.").text
+    installation.wait_until_healthy()
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_couchbase_outage_keeps_serving_and_shows_in_cache_healthy(installation: Installation) -> None:
+    place, (pod, _) = installation.place.name, installation.workload.pods()[:2]
+    until(lambda: installation.condition("CacheHealthy").get("status") == "True", 120)
+
+    installation.faults().kill_nodes()
+
+    until(lambda: installation.condition("CacheHealthy").get("status") == "False", 120)
+    assert installation.condition("Ready")["status"] == "True"
+    with installation.kube.forward(place, f"pod/{pod}", SERVING_PORT) as url:
+        prompt = new_prompt(tokens=1500)
+        answer = ask(url, installation.served_model, prompt.text, timeout_seconds=LONGEST_WAIT_SECONDS)
+    assert prompt.fact in answer.text
+
+    installation.faults().clear()
+
+    until(lambda: installation.condition("CacheHealthy").get("status") == "True", 120)
