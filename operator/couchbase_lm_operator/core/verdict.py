@@ -1,12 +1,8 @@
-"""What a check or an arm of the reconciler concluded: go on, wait, or refuse. Pure."""
+"""What a check says: go on, wait, or refuse. Every step of a pass speaks in these three words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from couchbase_lm_operator.api.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -16,18 +12,24 @@ class Proceed:
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that comes by itself is missing; look again after ``delay_seconds``, later in growing steps."""
+    """Something outside the spec is not there yet; look again after ``delay_seconds``.
 
-    reason: Reason
+    ``reason`` is a CamelCase word of ``api.reasons``; ``message`` names the object and what to do.
+    """
+
+    reason: str
     message: str
     delay_seconds: float
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """A person has to change something; ``message`` names the field and says what to do."""
+    """The spec, or what it refers to, cannot work as it is: only a person can fix it.
 
-    reason: Reason
+    ``reason`` is a CamelCase word of ``api.reasons``; ``message`` names the field and what to do.
+    """
+
+    reason: str
     message: str
 
 

@@ -1,0 +1,62 @@
+"""The workload of one resource as its templates show it: every value final, nothing left to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Part = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container. ``command``, ``args`` and ``env`` are as they stand in the manifest."""
+
+    name: str
+    image: str
+    pull_policy: str
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    env: tuple[Part, ...]
+    env_from: tuple[Part, ...]
+    resources: Part
+    volume_mounts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the pod template is made of; ``startup_failure_threshold`` counts probes of ten seconds."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    init_containers: tuple[Container, ...]
+    sidecar: Container
+    engine: Container
+    volumes: tuple[Part, ...]
+    run_as_user: int
+    fs_group: int
+    grace_seconds: int
+    startup_failure_threshold: int
+    probe_command: tuple[str, ...]
+    drain_command: tuple[str, ...]
+    endpoint_removal_seconds: int
+    scheduling: Part
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Deployment and Service of one resource."""
+
+    name: str
+    namespace: str
+    owner: Part
+    labels: dict[str, str]
+    selector: dict[str, str]
+    replicas: int
+    max_surge: int | str
+    max_unavailable: int | str
+    progress_deadline_seconds: int
+    pod: Pod
+    service_type: str
+    service_port: int
+    service_annotations: dict[str, str]
