@@ -1,8 +1,12 @@
-"""What a check says: go on, wait, or refuse. Every step of a pass speaks in these three words."""
+"""What a check or an arm of the reconciler concluded: go on, wait, or refuse. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -12,24 +16,18 @@ class Proceed:
 
 @dataclass(frozen=True)
 class Wait:
-    """Something outside the spec is not there yet; look again after ``delay_seconds``.
+    """Something that comes by itself is missing; look again after ``delay_seconds``, later in growing steps."""
 
-    ``reason`` is a CamelCase word of ``api.reasons``; ``message`` names the object and what to do.
-    """
-
-    reason: str
+    reason: Reason
     message: str
     delay_seconds: float
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """The spec, or what it refers to, cannot work as it is: only a person can fix it.
+    """A person has to change something; ``message`` names the field and says what to do."""
 
-    ``reason`` is a CamelCase word of ``api.reasons``; ``message`` names the field and what to do.
-    """
-
-    reason: str
+    reason: Reason
     message: str
 
 
