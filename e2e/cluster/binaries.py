@@ -14,6 +14,7 @@ from pathlib import Path
 
 from e2e.cluster import golang, paths
 from e2e.cluster.commands import run
+from e2e.cluster.locks import exclusive
 from e2e.cluster.progress import CLUSTER
 
 KUBERNETES_VERSION = "1.34.4"
@@ -71,14 +72,19 @@ def ensure() -> None:
     Raises:
         ClusterError: Go could not be installed, or a build failed.
     """
-    missing = [program for program in PROGRAMS.values() if not program.path.exists()]
-    if not missing:
+    if not _missing():
         return
-    go = golang.ensure()
-    CLUSTER.say(f"{len(missing)} of {len(PROGRAMS)} programs are to be built: {', '.join(p.name for p in missing)}")
-    for program in missing:
-        with CLUSTER.step(f"building {program.name} {program.version} from {program.module}"):
-            _build(go, program)
+    with exclusive(paths.cache() / "bin" / ".lock", waiting="waiting for another command that builds the programs"):
+        missing = _missing()
+        go = golang.ensure()
+        CLUSTER.say(f"{len(missing)} of {len(PROGRAMS)} programs are to be built: {', '.join(p.name for p in missing)}")
+        for program in missing:
+            with CLUSTER.step(f"building {program.name} {program.version} from {program.module}"):
+                _build(go, program)
+
+
+def _missing() -> list[Program]:
+    return [program for program in PROGRAMS.values() if not program.path.exists()]
 
 
 def _build(go: golang.Go, program: Program) -> None:
@@ -89,8 +95,10 @@ def _build(go: golang.Go, program: Program) -> None:
         built = work / program.name
         flags = f"-s -w {program.linker_flags}".strip()
         run(
-            ("nice", "-n", "5", go.program, "build", "-mod=mod", "-trimpath")
-            + ("-ldflags", flags, "-o", built, program.package),
+            [
+                *("nice", "-n", "5", go.program, "build", "-mod=mod", "-trimpath"),
+                *("-ldflags", flags, "-o", built, program.package),
+            ],
             env=go.environment(),
             cwd=work,
         )

@@ -20,10 +20,10 @@ LOCK_FILE: Final = Path("/run/lmcache-couchbase-e2e.lock")
 
 NODE_RECORD: Final = STATE / "node.json"
 PROCESS_RECORDS: Final = STATE / "processes"
+KERNEL_RECORD: Final = STATE / "kernel-settings.json"
 LOGS: Final = STATE / "log"
 CONFIG: Final = STATE / "config"
 PKI: Final = STATE / "pki"
-ADMIN_KUBECONFIG: Final = CONFIG / "admin.kubeconfig"
 
 CONTAINERD_STATE: Final = STATE / "containerd"
 CONTAINERD_SOCKET: Final = CONTAINERD_STATE / "containerd.sock"

@@ -1,0 +1,59 @@
+"""Images of the node: there is no registry, they are loaded from OCI archives."""
+
+from pathlib import Path
+
+from e2e.cluster import containerd, golang, oci, paths
+from e2e.cluster.commands import run
+from e2e.cluster.progress import CLUSTER
+
+_PAUSE_SOURCE = Path(__file__).with_name("pause")
+
+
+def present(name: str, digest: str | None = None) -> bool:
+    """Tell whether the node has an image of this name, with this manifest digest if one is given."""
+    for line in containerd.ctr("images", "list", f"name=={name}").splitlines()[1:]:
+        found, _, rest = line.partition(" ")
+        if found == name and (digest is None or digest in rest.split()):
+            return True
+    return False
+
+
+def load(archive: Path) -> str:
+    """Bring the image of an OCI archive onto the node unless that very image is there, and return its name.
+
+    Raises:
+        ClusterError: the archive is unusable, or containerd does not run or refused it.
+    """
+    image = oci.read_archive(archive)
+    if not present(image.name, image.digest):
+        with CLUSTER.step(f"loading {image.name} ({archive.stat().st_size / 1e6:.0f} MB)"):
+            _import(archive, image)
+    return image.name
+
+
+def load_pause() -> None:
+    """Build the image of the pods' first process into the cache if need be, and load it."""
+    archive = paths.images() / "pause-1.tar"
+    if not archive.exists():
+        build_program_image(_PAUSE_SOURCE, archive, name=containerd.PAUSE_IMAGE, program="/pause")
+    load(archive)
+
+
+def build_program_image(source: Path, archive: Path, *, name: str, program: str) -> None:
+    """Build the Go program in a folder and write an image that holds nothing else.
+
+    Raises:
+        ClusterError: the program does not build.
+    """
+    go = golang.ensure()
+    built = archive.with_suffix(".program")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    files = sorted(source.glob("*.go"))
+    run([go.program, "build", "-trimpath", "-ldflags", "-s -w", "-o", built, *files], env=go.environment(), cwd=source)
+    oci.write_archive(archive, name=name, programs={program: built}, entrypoint=[program])
+    built.unlink()
+
+
+def _import(archive: Path, image: oci.ArchivedImage) -> None:
+    # containerd 1.6 keeps a name from the reference annotation only below a given base name.
+    containerd.ctr("images", "import", "--base-name", image.name.rpartition(":")[0], archive)
