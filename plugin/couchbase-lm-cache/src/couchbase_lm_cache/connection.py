@@ -1,0 +1,266 @@
+"""Keeps one usable transport: connects in the background, probes it, replaces it when credentials change.
+
+The state decides what happens to the adapter's tasks. Only while it is *ready* do they talk to Couchbase;
+otherwise they end at once as misses, so that an outage costs a request nothing but its cache. The probe
+goes on meanwhile and brings the state back by itself.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from couchbase_lm_cache.errors import ConnectError, CredentialsError
+from couchbase_lm_cache.transport import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from couchbase_lm_cache.credentials import Credentials, CredentialSource
+    from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
+    from couchbase_lm_cache.transport import Transport
+
+logger = logging.getLogger(__name__)
+
+PROBE_INTERVAL_SECONDS = 5.0
+_OUTAGE_PROBE_INTERVAL_SECONDS = 1.0
+_PROBE_TIMEOUT_SECONDS = 2.0
+_SUSPECT_CALL_TIMEOUT_SECONDS = 1.0
+_RECONNECT_AFTER_OUTAGE_SECONDS = 30.0
+_FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 10.0
+_CALLS_WITHOUT_ANSWER = 2
+"""So many calls in a row in which no document got an answer turn *ready* into *unavailable*."""
+
+_PROBE_KEYS = 16
+"""Enough keys to meet every data node of a usual cluster; nothing is ever stored under them."""
+
+_NO_ANSWER = (Outcome.TIMEOUT, Outcome.DENIED)
+
+
+class ConnectionState(enum.Enum):
+    """Where the connection stands."""
+
+    CONNECTING = "connecting"
+    """Never been connected so far."""
+    READY = "ready"
+    UNAVAILABLE = "unavailable"
+    """Was connected; does not answer, or no longer lets us in."""
+    CLOSED = "closed"
+
+
+class Connection:
+    """Owns the transport.
+
+    Args:
+        settings: connection settings.
+        credentials: read again before every attempt and every probe.
+        open_transport: connects within the given seconds or raises ConnectError.
+    """
+
+    def __init__(
+        self,
+        settings: CouchbaseLMCacheConfig,
+        credentials: CredentialSource,
+        open_transport: Callable[[CouchbaseLMCacheConfig, Credentials, float], Transport],
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._open_transport = open_transport
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._changed = threading.Condition(self._lock)
+        self._state = ConnectionState.CONNECTING
+        self._transport: Transport | None = None
+        self._used: Credentials | None = None
+        self._retired: list[tuple[float, Transport]] = []
+        self._reason = "not connected yet"
+        self._partial = False
+        self._unanswered_calls = 0
+        self._outage_since = time.monotonic()
+        self._probed_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="couchbase-lm-connection", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect in the background."""
+        self._thread.start()
+
+    def wait_ready(self, timeout_seconds: float) -> None:
+        """Wait for the first connection.
+
+        Raises:
+            ConnectError: there was none in time; the message holds the latest cause.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._state is not ConnectionState.CONNECTING, timeout_seconds):
+                raise ConnectError(
+                    f"Couchbase at {self._settings.connection_string} could not be used within "
+                    f"{timeout_seconds:g} s: {self._reason}. Set startup: degraded to serve without it meanwhile"
+                )
+
+    def transport(self) -> Transport | None:
+        """Return the transport to use now, or None while Couchbase is not available."""
+        with self._lock:
+            return self._transport if self._state is ConnectionState.READY else None
+
+    @property
+    def call_timeout_seconds(self) -> float:
+        """Limit of one call: short while some data node does not answer, so that requests do not pile up."""
+        limit = self._settings.kv_timeout_seconds
+        return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self._partial or self._unanswered_calls else limit
+
+    def note(self, outcomes: Sequence[Outcome]) -> None:
+        """Learn from a finished call; a few calls without any answer stop all traffic until a probe succeeds."""
+        told = [outcome for outcome in outcomes if outcome is not Outcome.REVOKED]
+        if not told:
+            return
+        silent = all(outcome in _NO_ANSWER for outcome in told)
+        with self._lock:
+            self._unanswered_calls = self._unanswered_calls + 1 if silent else 0
+            outage = self._unanswered_calls >= _CALLS_WITHOUT_ANSWER and self._state is ConnectionState.READY
+        if outage:
+            self._lose("Couchbase does not answer" if Outcome.TIMEOUT in told else _DENIED_REASON)
+        if silent:
+            self._wake.set()
+
+    def status(self) -> dict[str, object]:
+        """Return the last known state; never talks to Couchbase."""
+        with self._lock:
+            age = None if self._probed_at is None else round(time.monotonic() - self._probed_at, 1)
+            healthy = self._state is ConnectionState.READY and not self._partial
+            status: dict[str, object] = {
+                "is_healthy": healthy,
+                "connection_state": self._state.value,
+                "last_probe_age_seconds": age,
+            }
+            if not healthy:
+                status["reason"] = self._reason
+            return status
+
+    def close(self) -> None:
+        """Stop probing and disconnect. Idempotent."""
+        with self._changed:
+            if self._state is ConnectionState.CLOSED:
+                return
+            self._state = ConnectionState.CLOSED
+            self._changed.notify_all()
+        self._wake.set()
+        if self._thread.is_alive():
+            # An attempt to connect under way ends by its own timeout; the thread is a daemon.
+            self._thread.join(timeout=_PROBE_TIMEOUT_SECONDS + 1)
+        for transport in [*(old for _, old in self._retired), self._transport]:
+            if transport is not None:
+                transport.close()
+
+    def _run(self) -> None:
+        backoff = _FIRST_BACKOFF_SECONDS
+        while not self._is_closed():
+            if self._needs_connection():
+                connected = self._connect()
+                wait = 0.0 if connected else backoff
+                backoff = _FIRST_BACKOFF_SECONDS if connected else min(2 * backoff, _LAST_BACKOFF_SECONDS)
+            else:
+                wait = PROBE_INTERVAL_SECONDS if self._probe() else _OUTAGE_PROBE_INTERVAL_SECONDS
+            self._close_retired()
+            if wait and not self._is_closed():
+                self._wake.wait(wait)
+                self._pace()
+
+    def _is_closed(self) -> bool:
+        return self._state is ConnectionState.CLOSED
+
+    def _pace(self) -> None:
+        """Forget wake-ups; those that come in quick succession must not become a busy loop."""
+        self._wake.clear()
+        if self._state is ConnectionState.UNAVAILABLE:
+            self._wake.wait(0.2)
+
+    def _needs_connection(self) -> bool:
+        if self._transport is None or self._reason == _DENIED_REASON:
+            return True
+        try:
+            changed = self._credentials.read() != self._used
+        except CredentialsError:
+            changed = False  # half-replaced files: the present connection goes on
+        outage = self._state is ConnectionState.UNAVAILABLE
+        return changed or (outage and time.monotonic() - self._outage_since > _RECONNECT_AFTER_OUTAGE_SECONDS)
+
+    def _connect(self) -> bool:
+        try:
+            credentials = self._credentials.read()
+            transport = self._open_transport(self._settings, credentials, self._settings.connect_timeout_seconds)
+        except (ConnectError, CredentialsError) as error:
+            self._not_connected(str(error))
+            return False
+        with self._changed:
+            closed = self._state is ConnectionState.CLOSED
+            if not closed:
+                old, self._transport, self._used = self._transport, transport, credentials
+                if old is not None:
+                    # Calls that began on the old connection may go on until their task's deadline.
+                    self._retired.append((time.monotonic() + self._settings.store_deadline_seconds, old))
+        if closed:
+            transport.close()
+            return False
+        self._recover(partial=False)
+        return True
+
+    def _probe(self) -> bool:
+        """Ask for documents that do not exist; tells what the user may do and which nodes answer."""
+        transport = self._transport
+        if transport is None:
+            return False
+        keys = [f"{self._settings.key_prefix}couchbase-lm-cache::probe::{n}" for n in range(_PROBE_KEYS)]
+        outcomes = transport.exists(keys, min(_PROBE_TIMEOUT_SECONDS, self._settings.kv_timeout_seconds))
+        answered = [outcome in (Outcome.OK, Outcome.MISSING) for outcome in outcomes]
+        self._probed_at = time.monotonic()
+        if any(answered):
+            self._recover(partial=not all(answered))
+        elif Outcome.DENIED in outcomes:
+            self._lose(_DENIED_REASON)
+        else:
+            self._lose("Couchbase does not answer")
+        return all(answered)
+
+    def _recover(self, *, partial: bool) -> None:
+        with self._changed:
+            if self._state is ConnectionState.CLOSED:
+                return
+            before, was_partial = self._state, self._partial
+            self._state, self._partial, self._unanswered_calls = ConnectionState.READY, partial, 0
+            self._reason = "some data nodes do not answer" if partial else ""
+            self._probed_at = time.monotonic()
+            self._changed.notify_all()
+        if before is not ConnectionState.READY:
+            logger.info("Couchbase is available: the cache is used from now on")
+        if partial and not was_partial:
+            logger.warning("Some data nodes of Couchbase do not answer: chunks on them are recomputed")
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if self._state is not ConnectionState.READY:
+                self._reason = reason
+                return
+            self._state, self._reason = ConnectionState.UNAVAILABLE, reason
+            self._outage_since = time.monotonic()
+        logger.warning("Couchbase is not available, prompts are recomputed meanwhile: %s", reason)
+
+    def _not_connected(self, reason: str) -> None:
+        with self._lock:
+            known = self._reason == reason
+            self._reason = reason
+            self._outage_since = time.monotonic()
+        if not known:
+            logger.warning("Cannot use Couchbase at %s yet: %s", self._settings.connection_string, reason)
+
+    def _close_retired(self) -> None:
+        now = time.monotonic()
+        due = [transport for when, transport in self._retired if when <= now]
+        self._retired = [(when, transport) for when, transport in self._retired if when > now]
+        for transport in due:
+            transport.close()
+
+
+_DENIED_REASON = "the user may not use the collection, or the collection is gone"

@@ -1,0 +1,59 @@
+"""Document keys: how one LMCache object and its shards are named in Couchbase.
+
+``<key_prefix><model>@0x<kv_rank:08x>@<object_group_id:x>@<chunk_hash>[@<cache_salt>]`` and, for the
+parts of a split object, ``<key>::shard::<n>``. Pure: imports neither LMCache nor the Couchbase SDK.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+MAX_KEY_BYTES = 250
+"""Couchbase Server's limit of a document key, in UTF-8 bytes."""
+
+MAX_SHARDS = 1_000_000
+"""Shard numbers take at most six digits, which the room kept for them relies on."""
+
+_SHARD_INFIX = "::shard::"
+_MAX_BASE_KEY_BYTES = MAX_KEY_BYTES - len(_SHARD_INFIX) - 6
+
+
+def object_key(
+    key_prefix: str,
+    *,
+    model_name: str,
+    kv_rank: int,
+    object_group_id: int,
+    chunk_hash: bytes,
+    cache_salt: str = "",
+) -> str:
+    """Name the document that stands for one LMCache object.
+
+    A name that would leave no room for a shard number is replaced by ``<key_prefix>#<sha256>`` (or
+    ``#<sha256>`` when the prefix itself is too long), which every server computes alike. So is a name
+    that is no valid UTF-8: salts come from requests and may hold lone surrogates.
+    """
+    salt = f"@{cache_salt}" if cache_salt else ""
+    name = f"{model_name}@0x{kv_rank:08x}@{object_group_id:x}@{chunk_hash.hex()}{salt}"
+    key = key_prefix + name
+    encoded = key.encode("utf-8", "surrogatepass")
+    if len(encoded) <= _MAX_BASE_KEY_BYTES and _is_utf8(key):
+        return key
+    digest = "#" + hashlib.sha256(encoded).hexdigest()
+    readable = _is_utf8(key_prefix) and len((key_prefix + digest).encode()) <= _MAX_BASE_KEY_BYTES
+    return key_prefix + digest if readable else digest
+
+
+def shard_key(key: str, index: int) -> str:
+    """Name the ``index``-th part of the object stored under ``key``."""
+    if not 0 <= index < MAX_SHARDS:
+        raise ValueError(f"shard number {index} is outside 0..{MAX_SHARDS - 1}")
+    return f"{key}{_SHARD_INFIX}{index}"
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""What an exception of the Couchbase SDK means for one document, and for a connection.
+
+The SDK's classes mislead in places: a collection that is missing or not permitted shows as a timeout
+with a retry reason, and a bucket without rights as BucketNotFound. All timeout classes are siblings.
+"""
+
+from __future__ import annotations
+
+from couchbase.exceptions import (
+    AmbiguousTimeoutException,
+    AuthenticationException,
+    BucketNotFoundException,
+    CasMismatchException,
+    CouchbaseException,
+    DocumentNotFoundException,
+    RequestCanceledException,
+    TemporaryFailException,
+    UnAmbiguousTimeoutException,
+)
+
+from couchbase_lm_cache.transport import Outcome
+
+_TIMEOUTS = (AmbiguousTimeoutException, UnAmbiguousTimeoutException)
+_BUSY = (TemporaryFailException, RequestCanceledException)
+_NO_SUCH_COLLECTION = "collection_outdated"
+
+
+def outcome_of(error: Exception) -> Outcome:
+    """Translate the failure of one operation."""
+    if isinstance(error, (DocumentNotFoundException, CasMismatchException)):
+        # A version that is gone was replaced by another writer: for the caller the old one is missing.
+        return Outcome.MISSING
+    if isinstance(error, _BUSY):
+        return Outcome.BUSY
+    if isinstance(error, AuthenticationException):
+        return Outcome.DENIED
+    if isinstance(error, _TIMEOUTS):
+        return Outcome.DENIED if _NO_SUCH_COLLECTION in _retry_reasons(error) else Outcome.TIMEOUT
+    return Outcome.REFUSED
+
+
+def why_not_connected(error: Exception, *, bucket: str) -> str:
+    """Explain a failed attempt to open the cluster and bucket, with everything the server tells alike.
+
+    The message holds our own words only: the SDK's text may carry addresses and raw answers.
+    """
+    if isinstance(error, AuthenticationException):
+        return "Couchbase refused the username or password (a new user may take some seconds to reach every node)"
+    if isinstance(error, BucketNotFoundException):
+        return (
+            f"bucket {bucket} cannot be opened: it does not exist, is not on every node yet, "
+            "or the user has no right on it"
+        )
+    if isinstance(error, _TIMEOUTS):
+        return (
+            "no answer in time: the address or port is wrong, a firewall is in between, the cluster is not "
+            f"initialised or still warming up, or the user has no right on bucket {bucket}"
+        )
+    return f"the Couchbase SDK reported {type(error).__name__}"
+
+
+def _retry_reasons(error: CouchbaseException) -> str:
+    reasons = error.error_context.retry_reasons if error.error_context else None
+    return " ".join(map(str, reasons or ()))

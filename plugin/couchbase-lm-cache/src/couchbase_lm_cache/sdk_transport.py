@@ -1,0 +1,248 @@
+"""The transport over the official Couchbase SDK.
+
+The SDK opens one connection per node and ``Cluster`` object, handled by one thread on either side, so a
+few Cluster objects take turns. Its synchronous API is used from our worker threads: it keeps the GIL off
+its I/O thread. Values pass through as raw bytes with their flags; compression, tracing, metrics and
+telemetry are off, as they cost time per document and say nothing about a cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from couchbase.auth import PasswordAuthenticator
+from couchbase.cluster import Cluster
+from couchbase.constants import FMT_BYTES, FMT_JSON
+from couchbase.exceptions import CouchbaseException, InvalidArgumentException
+from couchbase.options import (
+    ClusterOptions,
+    ClusterTimeoutOptions,
+    ExistsMultiOptions,
+    GetMultiOptions,
+    GetOptions,
+    RemoveMultiOptions,
+    TLSVerifyMode,
+    TouchMultiOptions,
+    UpsertMultiOptions,
+)
+from couchbase.transcoder import Transcoder
+
+from couchbase_lm_cache.errors import BufferRevokedError, ConnectError
+from couchbase_lm_cache.sdk_errors import outcome_of, why_not_connected
+from couchbase_lm_cache.sharding import checksum
+from couchbase_lm_cache.transport import Age, Document, Outcome, ShardRead, ShardWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from couchbase.collection import Collection
+
+    from couchbase_lm_cache.credentials import Credentials
+    from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
+
+_CLUSTERS = 2
+_PROBE_KEY = "couchbase-lm-cache::probe"
+_JSON_FORMAT = FMT_JSON >> 24
+
+
+class SdkTransport:
+    """See :class:`couchbase_lm_cache.transport.Transport`; made by :func:`connect`."""
+
+    def __init__(self, clusters: Sequence[Cluster], collections: Sequence[Collection]) -> None:
+        self._clusters = list(clusters)
+        self._turns = itertools.cycle(collections)
+
+    def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
+        """Read whole documents."""
+        options = GetMultiOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW)
+        results = self._call(lambda collection: collection.get_multi(_unique(keys), options), keys)
+        return [_document(results[key]) for key in keys]
+
+    def read_into(self, reads: Sequence[ShardRead], timeout_seconds: float) -> list[Outcome]:
+        """Read documents and copy each into its place, after it has been checked in private memory."""
+        documents = self.read([read.key for read in reads], timeout_seconds)
+        return [_land(read, document) for read, document in zip(reads, documents, strict=True)]
+
+    def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+        """Copy each part out of L1 memory and write the copies."""
+        try:
+            values = {write.key: (write.buffer.copy(write.start, write.end), FMT_BYTES) for write in writes}
+        except BufferRevokedError:
+            return [Outcome.REVOKED] * len(writes)
+        return self._upsert(values, ttl_seconds, timeout_seconds)
+
+    def write_json(self, key: str, content: bytes, ttl_seconds: int, timeout_seconds: float) -> Outcome:
+        """Write one JSON document."""
+        return self._upsert({key: (content, FMT_JSON)}, ttl_seconds, timeout_seconds)[0]
+
+    def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
+        """Say OK or MISSING for each key."""
+        options = ExistsMultiOptions(timeout=_timeout(timeout_seconds))
+        results = self._call(lambda collection: collection.exists_multi(_unique(keys), options), keys)
+        return [_presence(results[key]) for key in keys]
+
+    def age(self, key: str, timeout_seconds: float) -> Age:
+        """Read a document together with the time it has left."""
+        options = GetOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW, with_expiry=True)
+        try:
+            result = next(self._turns).get(key, options)
+        except CouchbaseException as error:
+            return Age(Document(outcome_of(error)))
+        expiry = result.expiry_time
+        return Age(_document(result), expiry.timestamp() - time.time() if expiry else None)
+
+    def touch(self, keys: Sequence[str], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+        """Give documents a new lifetime."""
+        options = TouchMultiOptions(timeout=_timeout(timeout_seconds))
+        results = self._call(
+            lambda collection: collection.touch_multi(_unique(keys), _expiry(ttl_seconds), options), keys
+        )
+        return [_written(results[key]) for key in keys]
+
+    def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
+        """Remove documents; with ``cas``, only the version that was read."""
+        options = RemoveMultiOptions(timeout=_timeout(timeout_seconds), **({"cas": cas} if cas else {}))
+        results = self._call(lambda collection: collection.remove_multi(_unique(keys), options), keys)
+        return [_written(results[key]) for key in keys]
+
+    def close(self) -> None:
+        """Disconnect; calls under way end as failures."""
+        for cluster in self._clusters:
+            cluster.close()
+
+    def _upsert(self, values: dict[str, tuple[bytes, int]], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+        options = UpsertMultiOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW, expiry=_expiry(ttl_seconds))
+        results = self._call(lambda collection: collection.upsert_multi(values, options), list(values))
+        return [_written(results[key]) for key in values]
+
+    def _call(self, operation: Callable[[Collection], Any], keys: Sequence[str]) -> dict[str, Any]:
+        """Run one multi-document call; a failure of the call is a failure of each document."""
+        if not keys:
+            return {}
+        try:
+            outcome = operation(next(self._turns))
+        except InvalidArgumentException:
+            raise
+        except CouchbaseException as error:
+            return dict.fromkeys(keys, error)
+        return {**outcome.exceptions, **outcome.results}
+
+
+def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> SdkTransport:
+    """Connect, open the bucket and prove that the collection answers.
+
+    Raises:
+        ConnectError: any of that failed; the message lists what the cause may be.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    clusters: list[Cluster] = []
+    collections: list[Collection] = []
+    try:
+        for _ in range(_CLUSTERS):
+            cluster = Cluster.connect(settings.connection_string, _options(settings, credentials, timeout_seconds))
+            clusters.append(cluster)
+            bucket = cluster.bucket(settings.bucket_name)
+            collections.append(bucket.scope(settings.scope_name).collection(settings.collection_name))
+    except CouchbaseException as error:
+        _close_all(clusters)
+        raise ConnectError(why_not_connected(error, bucket=settings.bucket_name)) from None
+    transport = SdkTransport(clusters, collections)
+    outcome = transport.exists([settings.key_prefix + _PROBE_KEY], max(1.0, deadline - time.monotonic()))[0]
+    if outcome not in (Outcome.OK, Outcome.MISSING):
+        transport.close()
+        raise ConnectError(_why_unusable(outcome, settings))
+    return transport
+
+
+def _why_unusable(outcome: Outcome, settings: CouchbaseLMCacheConfig) -> str:
+    place = f"{settings.bucket_name}.{settings.scope_name}.{settings.collection_name}"
+    if outcome is Outcome.DENIED:
+        return f"collection {place} does not exist, or the user lacks the roles data_reader and data_writer on it"
+    return f"collection {place} does not answer ({outcome.value}): a data node may be down or warming up"
+
+
+def _close_all(clusters: Sequence[Cluster]) -> None:
+    for cluster in clusters:
+        cluster.close()
+
+
+def _options(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> ClusterOptions:
+    limit = timedelta(seconds=timeout_seconds)
+    trust = {"cert_path": settings.tls_ca_file} if settings.tls_ca_file else {}
+    return ClusterOptions(
+        PasswordAuthenticator(credentials.username, credentials.password, **trust),
+        timeout_options=ClusterTimeoutOptions(
+            bootstrap_timeout=limit,
+            resolve_timeout=min(limit, timedelta(seconds=5)),
+            connect_timeout=min(limit, timedelta(seconds=5)),
+            kv_timeout=timedelta(seconds=settings.kv_timeout_seconds),
+        ),
+        tls_verify=TLSVerifyMode.NONE if settings.tls_skip_verify else TLSVerifyMode.PEER,
+        enable_compression=False,
+        enable_tracing=False,
+        enable_metrics=False,
+        enable_orphan_reporting=False,
+        enable_app_telemetry=False,
+        enable_mutation_tokens=False,
+    )
+
+
+class _RawTranscoder(Transcoder):  # type: ignore[misc]
+    """Passes (bytes, flags) through: the storage format decides both."""
+
+    def encode_value(self, value: tuple[bytes, int]) -> tuple[bytes, int]:
+        return value
+
+    def decode_value(self, value: bytes, flags: int) -> tuple[bytes, int]:
+        return value, flags
+
+
+_RAW = _RawTranscoder()
+
+
+def _document(result: Any) -> Document:
+    if isinstance(result, Exception):
+        return Document(outcome_of(result))
+    content, flags = result.value
+    # The common flags (bits 24..27) name the format; documents of other writers may carry legacy bits too.
+    return Document(Outcome.OK, content or b"", (flags >> 24) & 0xF == _JSON_FORMAT, result.cas)
+
+
+def _land(read: ShardRead, document: Document) -> Outcome:
+    if document.outcome is not Outcome.OK:
+        return document.outcome
+    if len(document.content) != read.end - read.start:
+        return Outcome.WRONG_LENGTH
+    if read.xxh3 is not None and checksum(document.content) != read.xxh3:
+        return Outcome.CORRUPT
+    try:
+        read.buffer.fill(read.start, document.content)
+    except BufferRevokedError:
+        return Outcome.REVOKED
+    return Outcome.OK
+
+
+def _presence(result: Any) -> Outcome:
+    if isinstance(result, Exception):
+        return outcome_of(result)
+    return Outcome.OK if result.exists else Outcome.MISSING
+
+
+def _written(result: Any) -> Outcome:
+    return outcome_of(result) if isinstance(result, Exception) else Outcome.OK
+
+
+def _unique(keys: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(keys))
+
+
+def _timeout(seconds: float) -> timedelta:
+    # The SDK takes 0 for "use the default"; a call that has no time left gets the smallest honest limit.
+    return timedelta(seconds=max(seconds, 0.001))
+
+
+def _expiry(ttl_seconds: int) -> timedelta:
+    return timedelta(seconds=ttl_seconds)
