@@ -19,6 +19,7 @@ from e2e.cluster.errors import ClusterError
 _RECORD_THEN_EXEC = 'read -r stat < /proc/$$/stat; echo "$stat" > "$0" && exec "$@"'
 _START_TIME_FIELD = 22
 _LAST_LINES = 15
+_START_PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,10 @@ class Service:
             return False
         for folder in (paths.LOGS, paths.PROCESS_RECORDS):
             folder.mkdir(parents=True, exist_ok=True)
+        self.record.unlink(missing_ok=True)
         line = [str(argument) for argument in self.arguments]
         with self.log.open("ab") as log:
-            subprocess.Popen(
+            child = subprocess.Popen(
                 ["/bin/sh", "-c", _RECORD_THEN_EXEC, self.record, *line],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -85,8 +87,9 @@ class Service:
                 cwd="/",
                 start_new_session=True,
             )
-        if not await_condition(lambda: self.process() is not None, timeout_seconds=5.0):
-            raise ClusterError(f"{self.name} ended at once:\n{self.last_lines()}")
+        await_condition(
+            lambda: self.process() is not None or child.poll() is not None, timeout_seconds=_START_PATIENCE_SECONDS
+        )
         return True
 
     def last_lines(self) -> str:
