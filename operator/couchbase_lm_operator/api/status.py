@@ -76,6 +76,16 @@ class BucketStatus(Model):
     cluster_uuid: Text | None = Field(default=None, alias="clusterUUID", description="UUID of the Couchbase cluster.")
     created: bool | None = Field(default=None, description="Whether the operator created it.")
     removed_by_others_count: int | None = Field(default=None, description="How often somebody else removed it.")
+    requested_quota: Quantity | None = Field(
+        default=None, description="Memory per data node that the spec asked for and that was applied last."
+    )
+    user_uuid: Text | None = Field(default=None, alias="userUUID", description="UUID of the generated user.")
+    user_removed_by_others_count: int | None = Field(
+        default=None, description="How often somebody else removed the generated user."
+    )
+    refused_generation: int | None = Field(
+        default=None, description="Generation at which a second removal by others stopped provisioning."
+    )
 
 
 class CouchbaseStatus(Model):

@@ -1,0 +1,80 @@
+"""Secrets and ConfigMaps that a resource names: their values, or in words why there are none."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, SecretValue, Unread
+from couchbase_lm_operator.errors import ClusterRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from couchbase_lm_operator.io.cluster import Cluster
+
+
+async def secret_values(
+    cluster: Cluster, namespace: str, name: str, keys: Iterable[str], field: str
+) -> SecretValue | Missing | Unread:
+    """Return the wanted keys of a Secret; ``field`` is the path of the spec that names it.
+
+    Raises:
+        ClusterBusyError: the API server did not answer.
+    """
+    try:
+        secret = await cluster.get("Secret", namespace, name)
+    except ClusterRefusedError as error:
+        return Unread(f"Secret {name} of {field}", f"the API server answered {error.reason}")
+    if secret is None:
+        return Missing(f"Secret {name} of {field}")
+    data = secret.get("data") or {}
+    values = {}
+    for key in keys:
+        text = _decoded(data.get(key, ""))
+        if not text:
+            return Missing(f"key {key} in Secret {name} of {field}")
+        values[key] = text
+    return SecretValue(name, str(secret["metadata"]["resourceVersion"]), values)
+
+
+async def config_map_text(cluster: Cluster, namespace: str, name: str, key: str, field: str) -> str | Missing | Unread:
+    """Return one key of a ConfigMap.
+
+    Raises:
+        ClusterBusyError: the API server did not answer.
+    """
+    try:
+        config_map = await cluster.get("ConfigMap", namespace, name)
+    except ClusterRefusedError as error:
+        return Unread(f"ConfigMap {name} of {field}", f"the API server answered {error.reason}")
+    if config_map is None:
+        return Missing(f"ConfigMap {name} of {field}")
+    text = (config_map.get("data") or {}).get(key)
+    if text is None:
+        text = _decoded((config_map.get("binaryData") or {}).get(key, ""))
+    return str(text) if text else Missing(f"key {key} in ConfigMap {name} of {field}")
+
+
+def model_config(text: str, source: str) -> ModelConfig | MalformedModelConfig:
+    """Return a parsed config.json, or where it is broken."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        position = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "it"
+        return MalformedModelConfig(source, f"it is not JSON: see {position}")
+    except RecursionError:
+        return MalformedModelConfig(source, "it is nested too deeply")
+    if not isinstance(content, dict):
+        return MalformedModelConfig(source, "it is JSON, but not an object")
+    return ModelConfig(content, hashlib.sha256(text.encode()).hexdigest(), "", source)
+
+
+def _decoded(value: str) -> str:
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
