@@ -1,0 +1,1 @@
+"""What a Couchbase cluster holds: nodes, buckets, collections, users, documents. No sockets here."""

@@ -1,0 +1,76 @@
+"""A bucket: settings, scopes and collections, documents."""
+
+import uuid
+from dataclasses import dataclass, field
+
+from e2e.couchbase_emulator.model.clock import Clock
+from e2e.couchbase_emulator.model.documents import DocumentStore
+from e2e.couchbase_emulator.model.manifest import Manifest
+
+MIB = 1024 * 1024
+
+
+@dataclass
+class BucketSettings:
+    """Settings as REST names them, in the emulator's units."""
+
+    name: str
+    bucket_type: str  # "membase" or "ephemeral"
+    ram_quota_mib: int  # per node
+    replicas: int = 1
+    eviction_policy: str = "valueOnly"
+    storage_backend: str = "couchstore"
+    vbuckets: int = 1024
+    max_ttl_seconds: int = 0
+    compression_mode: str = "passive"
+    flush_enabled: bool = False
+    durability_min_level: str = "none"
+    rank: int = 0
+    conflict_resolution_type: str = "seqno"
+    low_watermark_percent: int = 75
+    high_watermark_percent: int = 85
+
+
+@dataclass
+class Bucket:
+    """One bucket of the cluster; `ready_at_seconds` is a loop-independent Unix time of the host."""
+
+    settings: BucketSettings
+    documents: DocumentStore
+    manifest: Manifest = field(default_factory=Manifest)
+    uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    ready_at_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the bucket."""
+        return self.settings.name
+
+    def apply_settings(self) -> None:
+        """Bring the document store in line with changed settings."""
+        settings, documents = self.settings, self.documents
+        documents.quota_bytes = settings.ram_quota_mib * MIB
+        documents.evicts_documents = settings.eviction_policy == "nruEviction"
+        documents.low_watermark_share = settings.low_watermark_percent / 100
+        documents.high_watermark_share = settings.high_watermark_percent / 100
+
+
+def vbucket_owners(vbuckets: int, nodes: int) -> list[int]:
+    """Node of every vBucket: equal contiguous shares."""
+    return [vbucket * nodes // vbuckets for vbucket in range(vbuckets)]
+
+
+def make_bucket(settings: BucketSettings, *, nodes: int, clock: Clock, ready_at_seconds: float) -> Bucket:
+    """A new empty bucket spread over `nodes`."""
+    documents = DocumentStore(
+        clock=clock,
+        owners=vbucket_owners(settings.vbuckets, nodes),
+        node_count=nodes,
+        quota_bytes=settings.ram_quota_mib * MIB,
+        evicts_documents=settings.eviction_policy == "nruEviction",
+        # Buckets with a disk eject values instead of refusing writes; the emulator does not model ejection.
+        limited_by_memory=settings.bucket_type == "ephemeral",
+    )
+    bucket = Bucket(settings, documents, ready_at_seconds=ready_at_seconds)
+    bucket.apply_settings()
+    return bucket

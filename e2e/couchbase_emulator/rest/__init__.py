@@ -1,0 +1,1 @@
+"""Management REST interface of the emulator, one module per concern."""

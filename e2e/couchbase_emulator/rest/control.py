@@ -1,0 +1,59 @@
+"""What a real server does not have: switching faults, reading counters. Full administrators only."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from e2e.couchbase_emulator.rest.http import Call, RestError, Route, json_response, needs
+
+_COMMANDS = ("kill_node", "revive_node", "advance_clock_seconds", "move_vbuckets", "clear")
+NodeControl = Callable[[str, int], Awaitable[None]]
+NODE_CONTROL: web.AppKey[NodeControl] = web.AppKey("node_control", Callable[[str, int], Awaitable[None]])  # type: ignore[arg-type]
+
+
+async def get_faults(call: Call) -> web.Response:
+    """Current switches."""
+    return json_response(asdict(call.cluster.faults))
+
+
+async def set_faults(call: Call) -> web.Response:
+    """Set switches, and do what the commands say: `{"http_503": 3, "kill_node": 1}`."""
+    try:
+        body: Any = json.loads(await call.request.text())
+    except json.JSONDecodeError:
+        raise RestError(400, text="the body must be a JSON object") from None
+    if not isinstance(body, dict):
+        raise RestError(400, text="the body must be a JSON object")
+    commands = {name: body.pop(name) for name in _COMMANDS if name in body}
+    try:
+        if commands.pop("clear", False):
+            call.cluster.faults.clear()
+        call.cluster.faults.update(body)
+        for name, value in commands.items():
+            await _command(call, name, value)
+    except (ValueError, IndexError, TypeError) as error:
+        raise RestError(400, text=str(error)) from None
+    return json_response(asdict(call.cluster.faults))
+
+
+async def _command(call: Call, name: str, value: Any) -> None:
+    if name == "advance_clock_seconds":
+        call.cluster.clock.advance(float(value))
+    else:
+        await call.request.app[NODE_CONTROL](name, int(value))
+
+
+async def counters(call: Call) -> web.Response:
+    """What clients did so far."""
+    return json_response(call.cluster.counters.as_json())
+
+
+_ADMIN = needs("write", "admin", "diag")
+ROUTES = [
+    Route("GET", "/_emulator/faults", get_faults, _ADMIN),
+    Route("POST", "/_emulator/faults", set_faults, _ADMIN, reads=True),
+    Route("GET", "/_emulator/counters", counters, _ADMIN),
+]
