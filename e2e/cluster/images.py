@@ -46,9 +46,9 @@ def build_program_image(source: Path, archive: Path, *, name: str, program: str)
         ClusterError: the program does not build.
     """
     go = golang.ensure()
-    built = archive.with_suffix(".program")
+    built = archive.resolve().with_suffix(".program")
     archive.parent.mkdir(parents=True, exist_ok=True)
-    files = sorted(source.glob("*.go"))
+    files = sorted(file.name for file in source.glob("*.go"))
     run([go.program, "build", "-trimpath", "-ldflags", "-s -w", "-o", built, *files], env=go.environment(), cwd=source)
     oci.write_archive(archive, name=name, programs={program: built}, entrypoint=[program])
     built.unlink()

@@ -53,7 +53,10 @@ def start() -> None:
 
 
 def is_ready() -> bool:
-    """Tell whether the API server calls the node Ready."""
+    """Tell whether the kubelet answers and the API server calls the node Ready."""
+    # Both: the API server goes on to call a node Ready for 40 s after its kubelet died.
+    if not answers_over_http(f"http://127.0.0.1:{paths.KUBELET_HEALTH_PORT}/healthz"):
+        return False
     node = api.get(f"/api/v1/nodes/{paths.NODE_NAME}")
     conditions = node["status"].get("conditions", []) if node else []
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

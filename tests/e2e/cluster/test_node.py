@@ -79,7 +79,7 @@ def test_native_sidecar_answers_the_container_it_serves(kubectl: Kubectl, namesp
 
 def test_pod_resolves_and_reaches_a_service(kubectl: Kubectl, namespace: str, pod: str) -> None:
     address = kubectl("-n", namespace, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-    resolved = kubectl("-n", namespace, "exec", pod, "-c", "main", "--", "/probe", "resolve", "web")
+    resolved = kubectl("-n", namespace, "exec", pod, "-c", "main", "--", "/probe", "resolve", f"web.{namespace}")
     assert resolved.split() == [address]
     url = f"http://web.{namespace}.svc.cluster.local/"
     assert kubectl("-n", namespace, "exec", pod, "-c", "main", "--", "/probe", "get", url).strip() == "hello"
