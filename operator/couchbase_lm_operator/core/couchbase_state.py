@@ -13,6 +13,7 @@ from enum import StrEnum
 class Trouble(StrEnum):
     """Why a Couchbase endpoint could not be used, as far as the reader could tell."""
 
+    BAD_CONNECTION_STRING = "BadConnectionString"
     UNREACHABLE = "Unreachable"
     NOT_COUCHBASE = "NotCouchbase"
     NOT_INITIALISED = "NotInitialised"
@@ -36,7 +37,7 @@ class CouchbaseTrouble:
 
 @dataclass(frozen=True)
 class NodeState:
-    """One node of the cluster as ``GET /pools/default`` tells it."""
+    """One node of the cluster; ``kv_port`` is the data port that the connection string's scheme asks for."""
 
     hostname: str
     status: str
@@ -44,7 +45,6 @@ class NodeState:
     version: str = ""
     kv_host: str = ""
     kv_port: int = 0
-    kv_tls_port: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,6 @@ class CouchbaseState:
     bucket: BucketState | None
     user: UserState | None
     login: LoginState | None
-    bucket_count: int = 0
     user_access: UserAccess | None = None
 
     @property

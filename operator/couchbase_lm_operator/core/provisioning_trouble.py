@@ -59,6 +59,7 @@ class StepFailure:
 
 _TROUBLE: dict[Trouble, tuple[Reason, float | None]] = {
     # seconds of the first wait; None where a person has to act
+    Trouble.BAD_CONNECTION_STRING: (Reason.INVALID_SPEC, None),
     Trouble.UNREACHABLE: (Reason.COUCHBASE_UNREACHABLE, 5.0),
     Trouble.NOT_COUCHBASE: (Reason.NOT_COUCHBASE, None),
     Trouble.NOT_INITIALISED: (Reason.COUCHBASE_NOT_INITIALISED, 10.0),
@@ -127,16 +128,16 @@ def _refused(failure: StepFailure, goal: CouchbaseGoal) -> Refuse:
         StepProblem.BUCKET_NAME: (
             Reason.BUCKET_NAME_REFUSED,
             (
-                f"Couchbase does not take {goal.bucket.name!r} as a bucket name: set spec.couchbase.bucket.name to 1-100 "
-                "characters of A-Z a-z 0-9 _ . % -, not starting with a dot and not taken in another spelling of case."
+                f"Couchbase does not take {goal.bucket.name!r} as a bucket name: set spec.couchbase.bucket.name to "
+                "1-100 characters of A-Z a-z 0-9 _ . % -, not starting with a dot and not taken in another case."
             ),
         ),
         StepProblem.QUOTA: (Reason.QUOTA_EXCEEDS_FREE, _quota_sentence(failure)),
         StepProblem.REPLICAS: (
             Reason.TOO_MANY_REPLICAS,
             (
-                "Couchbase refuses the number of replicas: set spec.couchbase.bucket.replicas within the cluster's minimum "
-                "and the number of its data nodes less one."
+                "Couchbase refuses the number of replicas: set spec.couchbase.bucket.replicas between the cluster's "
+                "minimum and the number of its data nodes less one."
             ),
         ),
         StepProblem.BUCKET_SETTING: (
@@ -160,8 +161,9 @@ def _refused(failure: StepFailure, goal: CouchbaseGoal) -> Refuse:
         StepProblem.KEYSPACE_NAME: (
             Reason.KEYSPACE_REFUSED,
             (
-                f"Couchbase does not take scope {goal.scope!r} or collection {goal.collection!r}: set spec.couchbase.scope "
-                "and spec.couchbase.collection to 1-251 characters of A-Z a-z 0-9 _ % -, not starting with _ or %."
+                f"Couchbase does not take scope {goal.scope!r} or collection {goal.collection!r}: set "
+                "spec.couchbase.scope and spec.couchbase.collection to 1-251 characters of A-Z a-z 0-9 _ % -, not "
+                "starting with _ or %."
             ),
         ),
         StepProblem.PASSWORD_POLICY: (

@@ -96,8 +96,8 @@ def login_verdict(login: LoginState, *, is_pending: bool) -> Proceed | Wait | Re
     if login.problem is None:
         return Wait(Reason.DATA_SERVICE_UNREACHABLE, login.detail or "No data node was asked yet.", 2.0)
     if login.problem in _PENDING and is_pending:
-        nodes = ", ".join(login.missing_nodes)
-        return Wait(Reason.CREDENTIALS_PENDING, f"Not known yet to data node {nodes}. {login.detail}", 1.0)
+        # No node names: the message would change, and status be written, with each node that learns of it.
+        return Wait(Reason.CREDENTIALS_PENDING, "Not every data node knows the user and its rights yet.", 1.0)
     reason = _LOGIN_REASONS[login.problem]
     if login.problem in {LoginProblem.UNREACHABLE, *_PENDING}:
         return Wait(reason, login.detail, 5.0)

@@ -1,0 +1,1 @@
+"""Couchbase as the operator sees it: management over REST, proof of login over the data protocol."""
