@@ -107,3 +107,20 @@ class Reason(StrEnum):
     BUCKET_ACCESS_REFUSED = "BucketAccessRefused", "The user may not open the bucket, or the bucket is missing."
     COLLECTION_ACCESS_REFUSED = "CollectionAccessRefused", "Scope or collection is missing, or the user has no right."
     DATA_SERVICE_UNREACHABLE = "DataServiceUnreachable", "A data node does not answer on its data port."
+
+    # The model
+    MODEL_RESOLVED = "ModelResolved", "config.json was read and sized."
+    MODEL_CONFIG_MISSING = "ModelConfigMissing", "The model's config.json does not exist where it is looked for."
+    MODEL_CONFIG_UNREADABLE = "ModelConfigUnreadable", "The model's config.json could not be read."
+    MODEL_CONFIG_INVALID = "ModelConfigInvalid", "config.json is not one, or a field of it is missing or absurd."
+    MODEL_NOT_SUPPORTED = "ModelNotSupported", "The model's type is not one that the operator can size."
+
+    # What the specification may not ask for
+    CHUNK_SIZE_INVALID = "ChunkSizeInvalid", "The chunk size does not fit the engine's KV block or the model's window."
+    FLAG_NOT_ALLOWED = "FlagNotAllowed", "An argument in extraArgs is set by the operator or would break the cache."
+    LORA_NOT_SUPPORTED = "LoRANotSupported", "LoRA adapters are in no cache key, so they cannot share a cache."
+    ENV_NOT_ALLOWED = "EnvNotAllowed", "An environment variable is set by the operator or would break the cache."
+    ADAPTER_PARAM_NOT_ALLOWED = "AdapterParamNotAllowed", "A parameter of the adapter is set by the operator."
+    HOST_PATH_NOT_ALLOWED = "HostPathNotAllowed", "hostPath volumes are not allowed by this operator's settings."
+    VOLUME_NOT_ALLOWED = "VolumeNotAllowed", "A volume is of a type, name or mount path that pods may not add."
+    LABEL_NOT_ALLOWED = "LabelNotAllowed", "A label or annotation of the pods belongs to the operator."
