@@ -1,0 +1,58 @@
+"""The numbers of status: what was worked out for a pod template, and what the bucket holds. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from couchbase_lm_operator.core.bucket_quota import USABLE_SHARE_PERCENT
+from couchbase_lm_operator.core.quantity import format_bytes
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.bucket_quota import BucketSize
+    from couchbase_lm_operator.core.plan import Plan
+
+
+def template_facts(plan: Plan, model_revision: str) -> dict[str, Any]:
+    """Return the status blocks that belong to a pod template and are kept with it."""
+    sizing, shape = plan.sizing, plan.shape
+    capacity = {
+        "bytesPerContext": sizing.bytes_per_context,
+        "contextsInL1": sizing.contexts_in_l1,
+        "l1": format_bytes(sizing.l1_bytes),
+        "sharedMemory": format_bytes(sizing.shared_memory_bytes),
+    }
+    if sizing.longest_cacheable_tokens < sizing.max_context_tokens:
+        capacity["longestCacheableTokens"] = sizing.longest_cacheable_tokens
+    return {
+        "model": without_empty(
+            {
+                "architecture": shape.model_type,
+                "revision": model_revision,
+                "evidence": sizing.evidence,
+                "kvBytesPerToken": {"rank": sizing.kv_bytes_per_token_rank, "all": sizing.kv_bytes_per_token},
+                "blockSize": sizing.block_size_tokens,
+                "chunkSize": sizing.chunk_size_tokens,
+                "objectBytes": sizing.object_bytes,
+                "shardSize": format_bytes(sizing.shard_bytes),
+                "documentsPerChunk": sizing.documents_per_chunk,
+                "configDigest": plan.config_digest,
+            }
+        ),
+        "capacity": capacity,
+        "transfer": {"mode": plan.transfer_mode, "reason": plan.transfer_reason},
+        "keyPrefix": plan.key_prefix,
+    }
+
+
+def bucket_capacity(size: BucketSize, bytes_per_context: int) -> dict[str, Any]:
+    """Return what the bucket adds to ``capacity``: its memory and the contexts that fit before eviction."""
+    usable_bytes = size.quota_total_bytes * USABLE_SHARE_PERCENT // 100 // (1 + size.replicas)
+    return {
+        "quota": format_bytes(size.quota_total_bytes),
+        "contextsInBucket": usable_bytes // bytes_per_context if bytes_per_context else 0,
+    }
+
+
+def without_empty(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block without the entries that say nothing."""
+    return {name: value for name, value in block.items() if value not in (None, "")}
