@@ -30,6 +30,7 @@ state = "{paths.CONTAINERD_STATE}"
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
+        Root = "{paths.RUNC_STATE}"
 """
 
 

@@ -25,6 +25,7 @@ from e2e.cluster import (
     paths,
     pki,
     removal,
+    traces,
 )
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.locks import exclusive
@@ -136,6 +137,7 @@ def _start() -> None:
     document = {"owner": str(record.owner), "boot": record.boot, "stateFormat": record.state_format}
     configuration.write_json(paths.NODE_RECORD, document)
     with CLUSTER.step("starting the node"):
+        traces.remember()
         kernel.remember_settings()
         kernel.make_cgroup()
         network.ensure()

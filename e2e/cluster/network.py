@@ -29,14 +29,12 @@ def ensure() -> None:
 
 
 def remove() -> None:
-    """Remove bridge, nft tables and cached CNI results; does nothing where they are gone."""
+    """Remove bridge and nft tables; does nothing where they are gone."""
     for family, table in (GUARD_TABLE, *PROXY_TABLES):
         if has_table(family, table):
             run(["nft", "delete", "table", family, table])
     if (Path("/sys/class/net") / paths.BRIDGE).exists():
         run(["ip", "link", "delete", paths.BRIDGE])
-    for result in paths.CNI_RESULTS.glob(f"{paths.NETWORK_NAME}-*"):
-        result.unlink(missing_ok=True)
 
 
 def has_table(family: str, table: str) -> bool:

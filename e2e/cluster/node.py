@@ -84,6 +84,7 @@ def _kubelet_configuration() -> dict[str, Any]:
         "resolvConf": "/dev/null",
         "containerRuntimeEndpoint": f"unix://{paths.CONTAINERD_SOCKET}",
         "podLogsDir": str(paths.POD_LOGS),
+        "volumePluginDir": str(paths.VOLUME_PLUGINS),
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{paths.CGROUP_NAME}",
         "failCgroupV1": False,

@@ -23,6 +23,7 @@ PROCESS_RECORDS: Final = STATE / "processes"
 KERNEL_RECORD: Final = STATE / "kernel-settings.json"
 LOGS: Final = STATE / "log"
 CONFIG: Final = STATE / "config"
+TRACES_RECORD: Final = STATE / "traces.json"
 PKI: Final = STATE / "pki"
 
 CONTAINERD_STATE: Final = STATE / "containerd"
@@ -30,10 +31,11 @@ CONTAINERD_SOCKET: Final = CONTAINERD_STATE / "containerd.sock"
 CONTAINERD_ROOT: Final = DATA / "containerd"
 CNI_CONFIG: Final = STATE / "cni"
 CNI_ADDRESSES: Final = STATE / "cni-addresses"
-CNI_RESULTS: Final = Path("/var/lib/cni/results")
 CNI_PLUGINS: Final = Path("/usr/lib/cni")
+RUNC_STATE: Final = STATE / "runc"
 KUBELET_ROOT: Final = DATA / "kubelet"
 ETCD_DATA: Final = DATA / "etcd"
+VOLUME_PLUGINS: Final = DATA / "volume-plugins"
 POD_LOGS: Final = DATA / "pod-logs"
 
 CGROUP_NAME: Final = "lmcache-couchbase-e2e"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from e2e.cluster import kernel, mounts, network, paths
+from e2e.cluster import kernel, mounts, network, paths, traces
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.processes import Process, await_condition, identify, recorded, with_argument
 
@@ -29,6 +29,7 @@ def remove_node(records: Sequence[Path]) -> None:
     for root in (paths.STATE, paths.DATA):
         mounts.unmount_below(root)
     network.remove()
+    traces.remove()
     kernel.remove_cgroup()
     kernel.restore_settings()
     for root in (paths.DATA, paths.STATE):
