@@ -24,7 +24,7 @@ class Answer:
     first_token_seconds: float
 
 
-def ask(url: str, model: str, prompt: str, *, max_tokens: int = 12, timeout_seconds: float = 180) -> Answer:
+def ask(url: str, model: str, prompt: str, *, max_tokens: int = 16, timeout_seconds: float = 180) -> Answer:
     """Stream one greedy chat completion; raise DemoError when the pod refuses or the stream is empty."""
     body = {
         "model": model,
