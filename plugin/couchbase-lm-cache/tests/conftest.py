@@ -1,13 +1,107 @@
-"""Set-up of all tests of this package."""
+"""Set-up of all tests of this package: an emulated Couchbase, and adapters on it."""
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
+import pytest
+
+from e2e.couchbase_emulator.model.documents import Document
+from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+
+if TYPE_CHECKING:
+    from lmcache_parts import Driver, L1Memory
+
+# Before LMCache is imported by any test.
+os.environ.setdefault("LMCACHE_TRACK_USAGE", "false")
 
 # Machines that run several things at once make any per-example time limit flaky.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
-os.environ.setdefault("LMCACHE_TRACK_USAGE", "false")
+BUCKET, SCOPE = "cache", "tests"
+USERNAME, PASSWORD = "lmcache", "adapter-password"
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A collection of its own for one test."""
+
+    emulator: RunningEmulator
+    collection: str
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """adapter_params that lead here."""
+        return {
+            "connection_string": self.emulator.connection_string,
+            "username": USERNAME,
+            "password": PASSWORD,
+            "bucket_name": BUCKET,
+            "scope_name": SCOPE,
+            "collection_name": self.collection,
+        }
+
+    def documents(self) -> dict[str, Document]:
+        """What is stored here."""
+        stored = self.emulator.documents(BUCKET, SCOPE, self.collection)
+        return {name.decode(): document for name, document in stored.items()}
+
+
+def prepare(emulator: RunningEmulator, quota_mib: int = 1024) -> None:
+    """Create the bucket and a user who may read and write documents in it."""
+    emulator.create_bucket(BUCKET, quota_mib=quota_mib)
+    emulator.create_user(USERNAME, PASSWORD, f"data_reader[{BUCKET}],data_writer[{BUCKET}]")
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[RunningEmulator]:
+    with running_emulator() as emulator:
+        prepare(emulator)
+        yield emulator
+
+
+@pytest.fixture
+def place(emulator: RunningEmulator) -> Iterator[Place]:
+    collection = f"c{next(_numbers)}"
+    emulator.create_collection(BUCKET, SCOPE, collection)
+    yield Place(emulator, collection)
+    emulator.faults.clear()
+
+
+@pytest.fixture
+def l1() -> Iterator[L1Memory]:
+    from lmcache_parts import L1Memory
+
+    memory = L1Memory()
+    yield memory
+    memory.close()
+
+
+@pytest.fixture
+def open_adapter(place: Place) -> Iterator[Callable[..., Driver]]:
+    """Make adapters on the test's collection; parameters override its own."""
+    from lmcache_parts import Driver, create_adapter
+
+    drivers: list[Driver] = []
+
+    def make(**overrides: Any) -> Driver:
+        params = {name: value for name, value in (place.params | overrides).items() if value is not None}
+        driver = Driver(create_adapter(params))
+        drivers.append(driver)
+        return driver
+
+    yield make
+    for driver in drivers:
+        driver.adapter.close()
+
+
+@pytest.fixture
+def driver(open_adapter: Callable[..., Driver]) -> Driver:
+    return open_adapter()
