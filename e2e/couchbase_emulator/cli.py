@@ -16,6 +16,15 @@ from e2e.couchbase_emulator.running import new_event_loop
 _PASSWORD_VARIABLE = "COUCHBASE_EMULATOR_PASSWORD"
 
 
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows a default where there is one worth showing."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False, []):
+            return action.help
+        return super()._get_help_string(action)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -23,8 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="In-memory emulator of Couchbase Server for tests and demos: data service and management REST. "
         "Prints one JSON line on standard output when it is ready, then serves until SIGINT or SIGTERM.",
         epilog='Faults are switched with POST /_emulator/faults (full administrator), such as {"http_503": 3} or '
-        '{"kill_node": 1}; GET shows all switches. GET /_emulator/counters tells what clients did.',
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        '{"kill_node": 0, "revive_after_seconds": 10}; GET shows all switches. GET /_emulator/counters tells what clients did.',
+        formatter_class=_Formatter,
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on")
@@ -32,9 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--nodes", type=int, default=1, help="number of nodes; node n listens on the given port + n")
     add("--mgmt-port", type=int, default=8091, help="management port, 0 chooses free ones")
     add("--kv-port", type=int, default=11210, help="data port, 0 chooses free ones")
-    add("--tls", action="store_true", help="listen on TLS ports as well")
-    add("--mgmt-tls-port", type=int, default=18091, help="management port with TLS, 0 chooses free ones")
-    add("--kv-tls-port", type=int, default=11207, help="data port with TLS, 0 chooses free ones")
+    add("--tls", action="store_true", help="listen on TLS ports as well; any other TLS option implies it")
+    add("--mgmt-tls-port", type=int, help="management port with TLS (18091), 0 chooses free ones")
+    add("--kv-tls-port", type=int, help="data port with TLS (11207), 0 chooses free ones")
     add("--tls-dir", type=Path, help="folder with ca.pem, server.pem, server.key; made when missing")
     add("--tls-name", action="append", default=[], help="further name or address in the certificate; repeatable")
     add("--username", default="Administrator", help="full administrator")
@@ -52,15 +61,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 def options_from(arguments: argparse.Namespace) -> EmulatorOptions:
     """Options of the emulator; raises ValueError for a value that cannot be."""
+    tls_options = (arguments.mgmt_tls_port, arguments.kv_tls_port, arguments.tls_dir, arguments.tls_name or None)
     return EmulatorOptions(
         nodes=arguments.nodes,
         host=arguments.host,
         advertise=arguments.advertise,
         mgmt_port=arguments.mgmt_port,
         kv_port=arguments.kv_port,
-        tls=arguments.tls,
-        mgmt_tls_port=arguments.mgmt_tls_port,
-        kv_tls_port=arguments.kv_tls_port,
+        tls=arguments.tls or any(option is not None for option in tls_options),
+        mgmt_tls_port=18091 if arguments.mgmt_tls_port is None else arguments.mgmt_tls_port,
+        kv_tls_port=11207 if arguments.kv_tls_port is None else arguments.kv_tls_port,
         tls_dir=arguments.tls_dir,
         tls_names=tuple(arguments.tls_name),
         username=arguments.username,

@@ -36,6 +36,7 @@ class Emulator:
         self.ca_path: Path | None = None
         self._listeners: list[NodeListeners] = []
         self._cleanup = contextlib.ExitStack()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Start all nodes."""
@@ -59,6 +60,8 @@ class Emulator:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop all nodes."""
+        for task in self._tasks:
+            task.cancel()
         for listeners in self._listeners:
             await listeners.close()
         self._cleanup.close()
@@ -181,14 +184,24 @@ class Emulator:
 
     # -- details -------------------------------------------------------------------------------------------------
 
-    async def _control(self, command: str, value: int) -> None:
+    async def _control(self, command: str, value: int, revive_after_seconds: float | None) -> None:
         if command == "kill_node":
+            self.cluster.nodes[value]  # raises IndexError while somebody can still be told
             # Later, so that the node that is asked can still answer.
-            asyncio.get_running_loop().call_later(0.05, self.kill_node, value)
+            task = asyncio.create_task(self._kill_for_a_while(value, revive_after_seconds))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         elif command == "revive_node":
             await self.revive_node(value)
         else:
             self.move_vbuckets(value)
+
+    async def _kill_for_a_while(self, index: int, revive_after_seconds: float | None) -> None:
+        await asyncio.sleep(0.05)
+        self.kill_node(index)
+        if revive_after_seconds is not None:
+            await asyncio.sleep(revive_after_seconds)
+            await self.revive_node(index)
 
     def _on_bucket_removed(self, bucket: Bucket) -> None:
         for listeners in self._listeners:

@@ -23,12 +23,13 @@ class Faults:
     corrupt_values: int = 0  # reads whose value comes back with one byte changed
     cut_values: int = 0  # reads whose connection closes in the middle of the value
     http_503: int = 0  # REST requests answered 503
+    http_redirect: int = 0  # REST requests answered with a redirect to another host
     http_drop: int = 0  # REST requests whose connection is closed without an answer
     bucket_still_exists: int = 0  # bucket creations answered 500: the namesake still shuts down
     bucket_delete_incomplete: int = 0  # bucket deletions answered 500 although they go on
     user_propagation_delay_seconds: float = 0.0  # until the first data node knows a changed user, twice that the second
     bucket_warmup_seconds: float = 0.0  # from 202 to a healthy bucket
-    bucket_delete_seconds: float = 0.0  # how long a deleted bucket still holds its name and memory
+    bucket_delete_seconds: float = 0.0  # how long a deletion takes; name and memory are held meanwhile
 
     def take(self, name: str) -> bool:
         """Whether the fault `name` strikes now; uses up one of its counts."""

@@ -18,6 +18,7 @@ from e2e.couchbase_emulator.kv.frames import (
     cut_body,
     parse_header,
 )
+from e2e.couchbase_emulator.kv.lookup_commands import LOOKUP_COMMANDS
 from e2e.couchbase_emulator.kv.opcodes import QUIET_OF, Opcode, Status
 from e2e.couchbase_emulator.kv.session import Session
 from e2e.couchbase_emulator.model.bucket import Bucket
@@ -28,7 +29,8 @@ _RECEIVE_BYTES = 64 * 1024
 _LARGE_BODY_BYTES = 16 * 1024
 _WRITE_HIGH_WATER_BYTES = 32 * 1024 * 1024
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
-_COMMANDS: dict[int, Command] = CONNECT_COMMANDS | DOCUMENT_COMMANDS
+_DATA_COMMANDS: dict[int, Command] = DOCUMENT_COMMANDS | LOOKUP_COMMANDS
+_COMMANDS: dict[int, Command] = CONNECT_COMMANDS | _DATA_COMMANDS
 
 
 class KvConnection(asyncio.BufferedProtocol):
@@ -153,7 +155,7 @@ class KvConnection(asyncio.BufferedProtocol):
         if session.username is None and opcode not in ANONYMOUS_COMMANDS:
             session.refuse(request, Status.EACCESS, "not authenticated")
             return
-        if opcode in DOCUMENT_COMMANDS:
+        if opcode in _DATA_COMMANDS:
             if self._cluster.faults.take("drop"):
                 return
             if self._cluster.faults.take("disconnect"):

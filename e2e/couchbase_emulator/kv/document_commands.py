@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from e2e.couchbase_emulator.kv.frames import (
+    DURABILITY_FRAME_ID,
+    PRESERVE_EXPIRY_FRAME_ID,
     FrameError,
     Request,
     decode_leb128,
     encode_leb128,
-    wants_preserved_expiry,
+    framing_ids,
 )
 from e2e.couchbase_emulator.kv.opcodes import DATATYPE_JSON, DATATYPE_SNAPPY, QUIET_OF, Feature, Opcode, Status
 from e2e.couchbase_emulator.kv.session import Session
@@ -128,36 +130,22 @@ def touch(session: Session, request: Request) -> None:
 def store(session: Session, request: Request) -> None:
     """Write a document: set, add or replace."""
     opcode = QUIET_OF.get(request.opcode, request.opcode)
-    if len(request.extras) != 8:
-        session.refuse(request, Status.EINVAL, "needs 8 bytes of extras")
-        return
-    may_be_json = Feature.JSON in session.features
-    if request.datatype & DATATYPE_SNAPPY or (request.datatype & DATATYPE_JSON and not may_be_json):
-        session.refuse(request, Status.EINVAL, "datatype was not agreed on")
+    try:
+        framing = _check_store(session, request)
+    except FrameError as error:
+        session.refuse(request, Status.EINVAL, str(error))
         return
     place = locate(session, request, "Insert" if opcode == Opcode.ADD else "Upsert")
     if place is None:
         return
-    if len(request.value) > MAX_VALUE_BYTES:
-        session.refuse(request, Status.E2BIG, "value is larger than 20 MiB")
-        return
-    try:
-        preserve_expiry = wants_preserved_expiry(request.framing)
-    except FrameError as error:
-        session.refuse(request, Status.EINVAL, str(error))
-        return
     documents = place.bucket.documents
     previous = documents.get(place.vbucket, place.wire_key)
-    refusal = _precondition(opcode, request.cas, previous)
-    if refusal is None and session.cluster.faults.take("tmpfail"):
-        refusal = Status.ETMPFAIL
-    if refusal is None:
-        refusal = _NO_ROOM.get(documents.room_for(place.vbucket, place.wire_key, len(request.value)))
+    refusal = _precondition(opcode, request.cas, previous) or _refusal(session, request, place, framing)
     if refusal is not None:
         session.refuse(request, refusal)
         return
     flags, wire_expiry = struct.unpack(">II", request.extras)
-    if preserve_expiry and previous is not None:
+    if PRESERVE_EXPIRY_FRAME_ID in framing and previous is not None:
         expiry = previous.expiry
     else:
         expiry = session.cluster.clock.absolute_expiry(wire_expiry, _max_ttl_seconds(place))
@@ -199,12 +187,37 @@ def get_meta(session: Session, request: Request) -> None:
     session.reply(request, extras=extras[: 21 if request.extras[:1] == b"\x02" else 20], cas=document.cas)
 
 
+def _check_store(session: Session, request: Request) -> set[int]:
+    """Kinds of framing extras of a well-formed write; raises FrameError for any other."""
+    if len(request.extras) != 8:
+        raise FrameError("needs 8 bytes of extras")
+    may_be_json = Feature.JSON in session.features
+    if request.datatype & DATATYPE_SNAPPY or (request.datatype & DATATYPE_JSON and not may_be_json):
+        raise FrameError("datatype was not agreed on")
+    return framing_ids(request.framing)
+
+
+def _refusal(session: Session, request: Request, place: Place, framing: set[int]) -> Status | None:
+    """Why a write that is otherwise possible is refused."""
+    if len(request.value) > MAX_VALUE_BYTES:
+        return Status.E2BIG
+    if DURABILITY_FRAME_ID in framing and not _has_replicas(session, place.bucket):
+        return Status.DURABILITY_IMPOSSIBLE
+    if session.cluster.faults.take("tmpfail"):
+        return Status.ETMPFAIL
+    return _NO_ROOM.get(place.bucket.documents.room_for(place.vbucket, place.wire_key, len(request.value)))
+
+
 def _precondition(opcode: int, cas: int, previous: StoredDocument | None) -> Status | None:
     if opcode == Opcode.ADD:
         return Status.KEY_EEXISTS if previous is not None else None
     if previous is None:
         return Status.KEY_ENOENT if opcode == Opcode.REPLACE or cas else None
     return Status.KEY_EEXISTS if cas and cas != previous.cas else None
+
+
+def _has_replicas(session: Session, bucket: Bucket) -> bool:
+    return min(bucket.settings.replicas, len(session.cluster.nodes) - 1) > 0
 
 
 _NO_ROOM = {Room.TEMPORARILY_FULL: Status.ETMPFAIL, Room.OUT_OF_MEMORY: Status.ENOMEM}

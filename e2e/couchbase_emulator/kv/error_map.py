@@ -20,6 +20,7 @@ _ATTRIBUTES: dict[Status, tuple[str, list[str]]] = {
     Status.ENOMEM: ("Resource exhausted", ["temp", "retry-later"]),
     Status.ETMPFAIL: ("Temporary failure", ["temp", "retry-later"]),
     Status.UNKNOWN_COLLECTION: ("Operation specified an unknown collection", ["item-only"]),
+    Status.DURABILITY_IMPOSSIBLE: ("Not enough replicas for the durability level", ["item-only"]),
     Status.UNKNOWN_SCOPE: ("Operation specified an unknown scope", ["item-only"]),
 }
 

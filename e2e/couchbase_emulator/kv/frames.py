@@ -8,7 +8,9 @@ _RESPONSE_HEADER = struct.Struct(">BBHBBHIIQ")
 _REQUEST_HEADER = struct.Struct(">BBHBBHIIQ")
 # kv_engine refuses longer frames by closing the connection.
 MAX_FRAME_BODY_BYTES = 30 * 1024 * 1024
-_PRESERVE_EXPIRY_FRAME_ID = 5
+# Kinds of framing extras.
+DURABILITY_FRAME_ID = 1
+PRESERVE_EXPIRY_FRAME_ID = 5
 
 Buffer = bytes | bytearray | memoryview
 
@@ -119,8 +121,9 @@ def encode_leb128(number: int) -> bytes:
     return bytes(out)
 
 
-def wants_preserved_expiry(framing: bytes) -> bool:
-    """Whether framing extras ask to keep the expiry of an existing document; raises FrameError when cut short."""
+def framing_ids(framing: bytes) -> set[int]:
+    """Kinds of framing extras of a request; raises FrameError for escaped kinds and when cut short."""
+    found = set()
     at = 0
     while at < len(framing):
         frame_id, length = framing[at] >> 4, framing[at] & 0x0F
@@ -128,7 +131,6 @@ def wants_preserved_expiry(framing: bytes) -> bool:
             raise FrameError("escaped framing extras are not known")
         if at + 1 + length > len(framing):
             raise FrameError("framing extras are cut short")
-        if frame_id == _PRESERVE_EXPIRY_FRAME_ID:
-            return True
+        found.add(frame_id)
         at += 1 + length
-    return False
+    return found

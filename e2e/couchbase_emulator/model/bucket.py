@@ -33,12 +33,16 @@ class BucketSettings:
 
 @dataclass
 class Bucket:
-    """One bucket of the cluster; `ready_at_seconds` is a loop-independent Unix time of the host."""
+    """One bucket of the cluster.
+
+    Unix times of the host tell when nodes get vBuckets of it and when its warm-up ends.
+    """
 
     settings: BucketSettings
     documents: DocumentStore
     manifest: Manifest = field(default_factory=Manifest)
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    mapped_at_seconds: float = 0.0
     ready_at_seconds: float = 0.0
 
     @property
@@ -60,7 +64,7 @@ def vbucket_owners(vbuckets: int, nodes: int) -> list[int]:
     return [vbucket * nodes // vbuckets for vbucket in range(vbuckets)]
 
 
-def make_bucket(settings: BucketSettings, *, nodes: int, clock: Clock, ready_at_seconds: float) -> Bucket:
+def make_bucket(settings: BucketSettings, *, nodes: int, clock: Clock) -> Bucket:
     """A new empty bucket spread over `nodes`."""
     documents = DocumentStore(
         clock=clock,
@@ -71,6 +75,6 @@ def make_bucket(settings: BucketSettings, *, nodes: int, clock: Clock, ready_at_
         # Buckets with a disk eject values instead of refusing writes; the emulator does not model ejection.
         limited_by_memory=settings.bucket_type == "ephemeral",
     )
-    bucket = Bucket(settings, documents, ready_at_seconds=ready_at_seconds)
+    bucket = Bucket(settings, documents)
     bucket.apply_settings()
     return bucket

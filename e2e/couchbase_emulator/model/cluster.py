@@ -193,8 +193,10 @@ class Cluster:
 
     def add_bucket(self, settings: BucketSettings) -> Bucket:
         """Create a bucket; it is usable after the warm-up of the faults."""
-        ready_at_seconds = time.time() + self.faults.bucket_warmup_seconds
-        bucket = make_bucket(settings, nodes=len(self.nodes), clock=self.clock, ready_at_seconds=ready_at_seconds)
+        bucket = make_bucket(settings, nodes=len(self.nodes), clock=self.clock)
+        warmup_seconds = self.faults.bucket_warmup_seconds
+        bucket.mapped_at_seconds = time.time() + warmup_seconds / 3
+        bucket.ready_at_seconds = time.time() + warmup_seconds
         pending: set[int] = set()
 
         def relieve(node: int) -> None:
@@ -229,6 +231,10 @@ class Cluster:
     def is_shutting_down(self, name: str) -> bool:
         """Whether a deleted bucket of that name still holds it."""
         return name in self._ending()
+
+    def is_mapped(self, bucket: Bucket) -> bool:
+        """Whether nodes have vBuckets of a bucket; right after creation none has."""
+        return time.time() >= bucket.mapped_at_seconds
 
     def is_ready(self, bucket: Bucket) -> bool:
         """Whether the warm-up of a bucket is over."""

@@ -40,8 +40,8 @@ class BucketForm:
             compression_mode=self._compression(current),
             conflict_resolution_type=self._conflict_resolution(current),
             vbuckets=self._vbuckets(current),
-            **self._watermarks(current),
         )
+        settings.low_watermark_percent, settings.high_watermark_percent = self._watermarks(current)
         self._check_combination(settings)
         return settings
 
@@ -240,7 +240,7 @@ class BucketForm:
             self.errors["numVBuckets"] = "Number of vbuckets must be 128 or 1024 (magma) or 1024"
         return int(text) if text in ("128", "1024") else current.vbuckets
 
-    def _watermarks(self, current: BucketSettings) -> dict[str, int]:
+    def _watermarks(self, current: BucketSettings) -> tuple[int, int]:
         low = self._number(
             "memoryLowWatermark", current.low_watermark_percent, 50, 89,
             "The value of memoryLowWatermark must be in the range 50 to 89 inclusive",
@@ -251,7 +251,7 @@ class BucketForm:
         )  # fmt: skip
         if low >= high:
             self.errors["memoryLowWatermark"] = f"memoryLowWatermark ({low}) must be less than ({high})"
-        return {"low_watermark_percent": low, "high_watermark_percent": high}
+        return low, high
 
     def _check_combination(self, settings: BucketSettings) -> None:
         if settings.bucket_type == "ephemeral" and "replicaIndex" in self._form:

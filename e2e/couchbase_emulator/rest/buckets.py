@@ -1,5 +1,6 @@
 """Buckets: list, create, edit, delete, flush, and the configuration documents of a bucket."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +22,9 @@ from e2e.couchbase_emulator.rest.http import (
 )
 from e2e.couchbase_emulator.rest.pools import MAX_BUCKETS, node_json
 from e2e.couchbase_emulator.topology import bucket_config, vbucket_map
+
+# How long DELETE waits for a bucket to shut down.
+_DELETE_WAIT_SECONDS = 30.0
 
 
 def _on_any_bucket(_: Mapping[str, str]) -> tuple[PermissionObject, str]:
@@ -90,7 +94,10 @@ async def delete_bucket(call: Call) -> web.Response:
         raise not_found("The bucket to be deleted was not found.\r\n")
     bucket = call.bucket()
     call.cluster.remove_bucket(bucket.name)
-    if call.cluster.faults.take("bucket_delete_incomplete"):
+    incomplete = call.cluster.faults.take("bucket_delete_incomplete")
+    if not incomplete:
+        await asyncio.sleep(min(call.cluster.faults.bucket_delete_seconds, _DELETE_WAIT_SECONDS))
+    if incomplete or call.cluster.is_shutting_down(bucket.name):
         raise RestError(500, {"_": "Bucket deletion not yet complete, but will continue.\r\n"})
     return web.Response()
 
@@ -117,6 +124,7 @@ def bucket_json(call: Call, bucket: Bucket) -> dict[str, Any]:
     controllers = {"compactAll": f"{path}/controller/compactBucket"}
     if settings.flush_enabled:
         controllers["flush"] = f"{path}/controller/doFlush"
+    shown = cluster.nodes if cluster.is_mapped(bucket) else []
     status = "healthy" if cluster.is_ready(bucket) else "warmup"
     body: dict[str, Any] = {
         "name": bucket.name,
@@ -125,7 +133,7 @@ def bucket_json(call: Call, bucket: Bucket) -> dict[str, Any]:
         "nodeLocator": "vbucket",
         "uri": f"{path}?bucket_uuid={bucket.uuid}",
         "controllers": controllers,
-        "nodes": [node_json(cluster, node, this=node is call.node, status=status) for node in cluster.nodes],
+        "nodes": [node_json(cluster, node, this=node is call.node, status=status) for node in shown],
         "collectionsManifestUid": f"{bucket.manifest.uid:x}",
         "quota": {"ram": settings.ram_quota_mib * MIB * nodes, "rawRAM": settings.ram_quota_mib * MIB},
         "basicStats": basic_stats(bucket, nodes),

@@ -9,9 +9,9 @@ from aiohttp import web
 
 from e2e.couchbase_emulator.rest.http import Call, RestError, Route, json_response, needs
 
-_COMMANDS = ("kill_node", "revive_node", "advance_clock_seconds", "move_vbuckets", "clear")
-NodeControl = Callable[[str, int], Awaitable[None]]
-NODE_CONTROL: web.AppKey[NodeControl] = web.AppKey("node_control", Callable[[str, int], Awaitable[None]])  # type: ignore[arg-type]
+_COMMANDS = ("kill_node", "revive_node", "advance_clock_seconds", "move_vbuckets", "clear", "revive_after_seconds")
+NodeControl = Callable[[str, int, float | None], Awaitable[None]]
+NODE_CONTROL: web.AppKey[NodeControl] = web.AppKey("node_control", Callable[[str, int, float | None], Awaitable[None]])  # type: ignore[arg-type]
 
 
 async def get_faults(call: Call) -> web.Response:
@@ -20,7 +20,7 @@ async def get_faults(call: Call) -> web.Response:
 
 
 async def set_faults(call: Call) -> web.Response:
-    """Set switches, and do what the commands say: `{"http_503": 3, "kill_node": 1}`."""
+    """Set switches, and do what the commands say: `{"http_503": 3, "kill_node": 0, "revive_after_seconds": 10}`."""
     try:
         body: Any = json.loads(await call.request.text())
     except json.JSONDecodeError:
@@ -32,18 +32,19 @@ async def set_faults(call: Call) -> web.Response:
         if commands.pop("clear", False):
             call.cluster.faults.clear()
         call.cluster.faults.update(body)
+        revive_after_seconds = commands.pop("revive_after_seconds", None)
         for name, value in commands.items():
-            await _command(call, name, value)
+            await _command(call, name, value, revive_after_seconds)
     except (ValueError, IndexError, TypeError) as error:
         raise RestError(400, text=str(error)) from None
     return json_response(asdict(call.cluster.faults))
 
 
-async def _command(call: Call, name: str, value: Any) -> None:
+async def _command(call: Call, name: str, value: Any, revive_after_seconds: float | None) -> None:
     if name == "advance_clock_seconds":
         call.cluster.clock.advance(float(value))
     else:
-        await call.request.app[NODE_CONTROL](name, int(value))
+        await call.request.app[NODE_CONTROL](name, int(value), revive_after_seconds)
 
 
 async def counters(call: Call) -> web.Response:

@@ -212,6 +212,8 @@ async def _strike(cluster: Cluster, request: web.Request, route: Route) -> None:
         if request.transport is not None:
             request.transport.close()
         raise RestError(500)
+    if faults.take("http_redirect"):
+        raise RestError(307, headers={"Location": f"http://elsewhere.invalid{request.path_qs}"})
     if faults.take("http_503"):
         raise RestError(503, text="Service is temporarily unavailable")
 

@@ -19,7 +19,7 @@ _EPHEMERAL_FLAG = "allowFailoverEphemeralNoReplicas"
 async def get_auto_failover(call: Call) -> web.Response:
     """Settings of automatic failover."""
     settings = call.cluster.auto_failover
-    body = {
+    body: dict[str, object] = {
         "enabled": settings.enabled,
         "timeout": settings.timeout_seconds,
         "count": settings.count,
