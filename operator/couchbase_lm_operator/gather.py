@@ -1,0 +1,195 @@
+"""All reads of one pass from Kubernetes and the model hub, into one ``Observed``.
+
+Couchbase is read by the provisioning arm, since the workload must not wait for a cluster that is slow or
+down. A read that fails because something is missing or forbidden is data; an API server that does not
+answer ends the pass, so that nothing is ever decided, or pruned, on half a picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+from couchbase_lm_operator.core import connection_string
+from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodState, SecretValue, Unread
+from couchbase_lm_operator.core.pods import pod_state
+from couchbase_lm_operator.core.readiness import workload_state
+from couchbase_lm_operator.io import references
+from couchbase_lm_operator.io.hf_hub import DEFAULT_ENDPOINT, HubModel
+from couchbase_lm_operator.io.watches import OUR_CHILDREN
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.spec_couchbase import CouchbaseSpec
+    from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, ModelConfig
+    from couchbase_lm_operator.io.cluster import Cluster
+    from couchbase_lm_operator.io.hf_hub import ModelHub
+
+CREDENTIAL_KEYS = ("username", "password")
+_CHILD_KINDS = ("Deployment", "Service", "ControllerRevision")
+
+
+@dataclass(frozen=True)
+class Gatherer:
+    """Reads for passes. ``namespaces`` are those that are watched; empty means all."""
+
+    cluster: Cluster
+    hub: ModelHub
+    namespaces: tuple[str, ...]
+
+    async def gather(self, resource: Manifest, spec: LMCacheCouchbaseSpec) -> Observed:
+        """Return the picture of one resource, without Couchbase.
+
+        Raises:
+            ClusterError: the API server did not answer or refuses what the operator needs.
+        """
+        namespace = str(resource["metadata"]["namespace"])
+        name = str(resource["metadata"]["name"])
+        uid, children, claims = await asyncio.gather(
+            self._namespace_uid(namespace), self._children(namespace, name), self._claims(resource, spec)
+        )
+        admin, user, token, ca_pem = await asyncio.gather(
+            self._admin(namespace, spec.couchbase),
+            self._user(namespace, name, spec.couchbase),
+            self._token(namespace, spec),
+            self._ca(namespace, spec.couchbase),
+        )
+        model_config = await self._model_config(namespace, spec, token)
+        deployment = children.get(("Deployment", name))
+        is_up = workload_state(deployment, ()).is_available
+        return Observed(
+            resource=resource,
+            namespace_uid=uid,
+            model_config=model_config,
+            admin_credentials=admin,
+            user_credentials=user,
+            referenced=(token,) if isinstance(token, Missing | Unread) else (),
+            ca_pem=ca_pem,
+            couchbase=None,
+            children=children,
+            pods=() if is_up or deployment is None else await self._pods(namespace, name),
+            claims=claims,
+        )
+
+    async def _namespace_uid(self, namespace: str) -> str:
+        found = await self.cluster.get("Namespace", "", namespace)
+        return str(found["metadata"]["uid"]) if found else ""
+
+    async def _children(self, namespace: str, name: str) -> dict[tuple[str, str], Manifest]:
+        """Return our children by label, and whoever sits on the names we need."""
+        selector = f"{OUR_CHILDREN},{names.LABEL_INSTANCE}={name}"
+        lists = await asyncio.gather(
+            *(self.cluster.objects(kind, namespace, label_selector=selector) for kind in _CHILD_KINDS)
+        )
+        found = {(item["kind"], item["metadata"]["name"]): item for items, _ in lists for item in items}
+        needed = [(kind, name) for kind in ("Deployment", "Service") if (kind, name) not in found]
+        others = await asyncio.gather(*(self.cluster.get(kind, namespace, each) for kind, each in needed))
+        found |= {key: live for key, live in zip(needed, others, strict=True) if live is not None}
+        return found
+
+    async def _pods(self, namespace: str, name: str) -> tuple[PodState, ...]:
+        selector = ",".join(f"{key}={value}" for key, value in names.selector_labels(name).items())
+        pods, _ = await self.cluster.objects("Pod", namespace, label_selector=selector)
+        return tuple(sorted((pod_state(pod) for pod in pods), key=lambda pod: pod.name))
+
+    async def _admin(self, namespace: str, spec: CouchbaseSpec) -> SecretValue | Missing | Unread | None:
+        if spec.resolved_provisioning != "RestAPI" or spec.admin_secret_ref is None:
+            return None
+        field = "spec.couchbase.adminSecretRef"
+        return await references.secret_values(
+            self.cluster, namespace, spec.admin_secret_ref.name, CREDENTIAL_KEYS, field
+        )
+
+    async def _user(self, namespace: str, name: str, spec: CouchbaseSpec) -> SecretValue | Missing | Unread | None:
+        if spec.resolved_provisioning == "External":
+            if spec.credentials_secret_ref is None:
+                return None
+            secret, field = spec.credentials_secret_ref.name, "spec.couchbase.credentialsSecretRef"
+        else:
+            secret, field = names.credentials_secret(name), "status.couchbase.secretName"
+        return await references.secret_values(self.cluster, namespace, secret, CREDENTIAL_KEYS, field)
+
+    async def _token(self, namespace: str, spec: LMCacheCouchbaseSpec) -> SecretValue | Missing | Unread | None:
+        reference = spec.model.token_secret_ref
+        if reference is None:
+            return None
+        field = "spec.model.tokenSecretRef"
+        return await references.secret_values(self.cluster, namespace, reference.name, (reference.key,), field)
+
+    async def _ca(self, namespace: str, spec: CouchbaseSpec) -> str | Missing | Unread | None:
+        if spec.tls is None:
+            return None
+        if spec.tls.ca_config_map_ref is not None:
+            reference, field = spec.tls.ca_config_map_ref, "spec.couchbase.tls.caConfigMapRef"
+            return await references.config_map_text(self.cluster, namespace, reference.name, reference.key, field)
+        if spec.tls.ca_secret_ref is not None:
+            reference, field = spec.tls.ca_secret_ref, "spec.couchbase.tls.caSecretRef"
+            found = await references.secret_values(self.cluster, namespace, reference.name, (reference.key,), field)
+            return found.values[reference.key] if isinstance(found, SecretValue) else found
+        return None
+
+    async def _model_config(
+        self, namespace: str, spec: LMCacheCouchbaseSpec, token: SecretValue | Missing | Unread | None
+    ) -> ModelConfig | MalformedModelConfig | Missing | Unread:
+        reference = spec.model.config.config_map_ref if spec.model.config else None
+        if reference is not None:
+            field = "spec.model.config.configMapRef"
+            text = await references.config_map_text(self.cluster, namespace, reference.name, reference.key, field)
+            source = f"key {reference.key} of ConfigMap {reference.name}"
+            return references.model_config(text, source) if isinstance(text, str) else text
+        if isinstance(token, Missing | Unread):
+            return token
+        hub = spec.model.config.hub if spec.model.config else None
+        return await self.hub.config(
+            HubModel(
+                model_id=spec.model.id,
+                revision=spec.model.revision or "",
+                endpoint=hub.endpoint if hub else DEFAULT_ENDPOINT,
+                token=next(iter(token.values.values())) if token else "",
+            )
+        )
+
+    async def _claims(self, resource: Manifest, spec: LMCacheCouchbaseSpec) -> tuple[Claim, ...]:
+        """Return the claims of all other resources on what may be the same Couchbase cluster."""
+        own_hosts = _hosts(spec.couchbase.connection_string)
+        lists = await asyncio.gather(
+            *(self.cluster.objects(names.KIND, namespace) for namespace in self.namespaces or ("",))
+        )
+        return tuple(
+            _claim(other)
+            for items, _ in lists
+            for other in items
+            if other["metadata"]["uid"] != resource["metadata"]["uid"]
+            and own_hosts & _hosts(str(((other.get("spec") or {}).get("couchbase") or {}).get("connectionString", "")))
+        )
+
+
+def _hosts(text: str) -> set[str]:
+    try:
+        return {address.host.lower() for address in connection_string.parse(text).kv_addresses}
+    except connection_string.ConnectionStringError:
+        return set()
+
+
+def _claim(resource: Manifest) -> Claim:
+    """Return what a resource names, or what its status says that it got.
+
+    A derived name carries its own namespace's UID: it can only meet an explicit name, and then it stands in
+    the status of the resource that got it.
+    """
+    metadata, couchbase = resource["metadata"], (resource.get("spec") or {}).get("couchbase") or {}
+    recorded = (resource.get("status") or {}).get("couchbase") or {}
+    bucket, user = couchbase.get("bucket") or {}, couchbase.get("user") or {}
+    is_external = couchbase.get("provisioning", "External" if "adminSecretRef" not in couchbase else "") == "External"
+    bucket_name = bucket.get("name") or (recorded.get("bucket") or {}).get("name") or ""
+    return Claim(
+        namespace=str(metadata["namespace"]),
+        name=str(metadata["name"]),
+        uid=str(metadata["uid"]),
+        created=str(metadata["creationTimestamp"]),
+        bucket=str(bucket_name),
+        user="" if is_external else str(user.get("name") or recorded.get("user") or ""),
+        owns_bucket=not is_external and bucket.get("management", "Owned") == "Owned",
+    )

@@ -1,0 +1,98 @@
+"""The workload arm of a pass: from manifests to objects in the cluster, without ever asking Couchbase."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import children, template_pin
+from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
+from couchbase_lm_operator.errors import ClusterRefusedError
+from couchbase_lm_operator.metrics import WRITES
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from couchbase_lm_operator.core.observed import Manifest, Observed
+    from couchbase_lm_operator.core.template_pin import Pin
+    from couchbase_lm_operator.io.cluster import Cluster
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How the arm ended; ``deployment`` is the live one after it."""
+
+    verdict: Verdict
+    pin: Pin | None
+    deployment: Manifest | None
+
+
+async def run(
+    cluster: Cluster,
+    observed: Observed,
+    manifests: tuple[Manifest, ...],
+    *,
+    fields_hash: str,
+    facts: dict[str, Any],
+    approved: str,
+) -> Applied:
+    """Bring the rendered objects into effect and remove what is no longer rendered.
+
+    The Deployment goes last, after the record of its template and its Service: an operator that dies in
+    between finds a record to go on from, and never a pod whose template nobody remembers.
+
+    Raises:
+        ClusterError: the API server did not answer, or refuses what the operator may not do.
+    """
+    live = observed.children
+    before = live.get(("Deployment", observed.name))
+    verdict = children.check_names_are_free(manifests, live, observed.uid)
+    if not isinstance(verdict, Proceed):
+        return Applied(verdict, None, before)
+    deployment = next(each for each in manifests if each["kind"] == "Deployment")
+    pin = template_pin.pin(
+        resource=observed.resource,
+        children=live,
+        fields_hash=fields_hash,
+        template=deployment["spec"]["template"],
+        facts=facts,
+        approved=approved,
+    )
+    pinned = copy.deepcopy(deployment)
+    pinned["spec"]["template"] = pin.template
+    others = [each for each in manifests if each is not deployment]
+    wanted = [children.adopted(each, observed.resource) for each in (pin.record, *others, pinned)]
+    due = [(each, why) for each in wanted if (why := children.difference(each, live.get(children.key(each))))]
+    if any(each["kind"] == "Deployment" for each, _ in due):
+        refusal = await _dry_run(cluster, wanted[-1])
+        if refusal is not None:
+            return Applied(refusal, None, before)
+    after = before
+    for manifest, why in due:
+        stored = await cluster.apply(manifest)
+        kind, name = children.key(manifest)
+        WRITES.labels(kind, "apply").inc()
+        logger.info("applied", extra={"kind": kind, "object": name, "namespace": observed.namespace, "why": why})
+        after = stored if kind == "Deployment" else after
+    if not observed.is_partial:
+        for leftover in children.surplus(wanted, live, observed.uid):
+            await cluster.delete(leftover)
+            WRITES.labels(leftover["kind"], "delete").inc()
+    return Applied(Proceed(), pin, after)
+
+
+async def _dry_run(cluster: Cluster, deployment: Manifest) -> Refuse | None:
+    """Ask the API server whether it would take the pod template, before anything is changed."""
+    try:
+        await cluster.apply(deployment, dry_run=True)
+    except ClusterRefusedError as error:
+        if error.status == 403 and "is forbidden: User" in error.message:
+            raise  # the operator's own rights: not the resource's fault
+        told = f"The API server refuses the rendered pods; correct spec.podTemplate or spec.engine: {error.message}"
+        return Refuse(Reason.POD_TEMPLATE_INVALID, told)
+    return None
