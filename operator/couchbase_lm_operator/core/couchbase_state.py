@@ -175,6 +175,7 @@ class BucketRecord:
     uuid: str = ""
     created: bool = False
     requested_quota_bytes: int | None = None
+    user: str = ""
     user_uuid: str = ""
     removed_by_others_count: int = 0
     user_removed_by_others_count: int = 0

@@ -68,6 +68,8 @@ def decide_user(
     goal: CouchbaseGoal, seen: CouchbaseState, record: BucketRecord, generation: int, *, credentials_present: bool
 ) -> UserPart:
     """Return what to do about the user, once bucket and collection exist or are about to."""
+    if record.user != goal.user:
+        record = replace(record, user=goal.user, user_uuid="", user_removed_by_others_count=0)
     if seen.user is None and record.user_uuid:
         record = _count_removal(record, generation)
         if record.user_removed_by_others_count > REMOVALS_TOLERATED:
