@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from e2e.bootstrap import ROOT
+from e2e.bootstrap import ROOT, cache_root
 from e2e.cluster.commands import run
 from e2e.images.base import BASE_REFERENCE, base_archive, base_key
 from e2e.images.catalog import Image
+from e2e.images.dockerfile import copies_of_stage
+from e2e.images.engine_files import prepare_engine_files
+from e2e.images.layers import Tree, put_on_top
 
 CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _DEBIAN_PACKAGES: Final = ("buildah", "debootstrap", "skopeo")
@@ -64,6 +69,12 @@ class Buildah:
         """Build ``image`` with cached layers and write it uncompressed: it is loaded on this machine."""
         if arguments["BASE"] == self.default_base():
             self._load_base()
+        if image.is_only_copies:
+            self._put_copies_on_parent(image, arguments, archive)
+        else:
+            self._build(image, arguments, archive)
+
+    def _build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         run(
             ["buildah", "bud", "--isolation", "chroot", "--layers", *_build_options(image, arguments), ROOT],
             env={**os.environ, "BUILDAH_ISOLATION": "chroot"},
@@ -71,6 +82,15 @@ class Buildah:
         # Not `buildah push`: it always compresses into this format, minutes of work for a few seconds of use.
         source, target = f"containers-storage:{image.reference}", f"oci-archive:{archive}:{image.reference}"
         run(["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target])
+
+    def _put_copies_on_parent(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
+        parent, copies = copies_of_stage((ROOT / "Dockerfile").read_text(), image.name)
+        prepare_engine_files()
+        with tempfile.TemporaryDirectory(prefix=f"{parent}-", dir=archive.parent) as folder:
+            below = Path(folder) / "below.tar"
+            self._build(replace(image, name=parent, reference=f"{image.reference}-system"), arguments, below)
+            trees = [Tree(cache_root() / source.lstrip("/"), destination) for source, destination in copies]
+            put_on_top(below, trees, archive, name=image.reference)
 
     def _load_base(self) -> None:
         reference = self.default_base()

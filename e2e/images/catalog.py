@@ -10,13 +10,17 @@ from e2e.images import EMULATOR_IMAGE, ENGINE_CPU_IMAGE, ENGINE_IMAGE, OPERATOR_
 
 @dataclass(frozen=True)
 class Image:
-    """One target of the Dockerfile; ``sources`` are the paths, relative to the root, that it copies."""
+    """One target of the Dockerfile; ``sources`` are the paths, relative to the root, that it copies.
+
+    ``is_only_copies``: the last stage copies folders that the cache of this machine holds as well.
+    """
 
     name: str
     reference: str
     sources: tuple[str, ...]
     build_arguments: tuple[str, ...] = ("BASE",)
     is_default: bool = True
+    is_only_copies: bool = False
 
 
 CATALOG: Final = (
@@ -37,9 +41,10 @@ CATALOG: Final = (
         "engine-cpu",
         ENGINE_CPU_IMAGE,
         (
-            *("e2e/bootstrap.py", "e2e/engine", "requirements/engine.lock", "requirements/images.lock"),
-            *("requirements/engine-overrides.txt",),
+            *("e2e/engine", "requirements/engine.lock", "requirements/engine-model.lock"),
+            *("requirements/images.lock",),
         ),
+        is_only_copies=True,
     ),
     # Not among the defaults: its base comes from a registry and is 20 GB.
     Image(

@@ -7,6 +7,8 @@ import re
 _STAGE = re.compile(r"^FROM\s+(?P<parent>\S+)\s+AS\s+(?P<name>\S+)", re.IGNORECASE)
 _OTHER_STAGE = re.compile(r"(?:--from=|\bfrom=)(?P<name>[^\s,]+)")
 
+_COPY_FROM = re.compile(r"^COPY\s+--from=\S+\s+(?P<source>\S+)\s+(?P<destination>\S+)$")
+
 
 def lines_of_target(text: str, target: str) -> list[str]:
     """Return the lines before the first stage and those of every stage that ``target`` is built from.
@@ -24,6 +26,19 @@ def lines_of_target(text: str, target: str) -> list[str]:
         wanted.add(name)
         pending += [other for line in stages[name] for other in _named_stages(line) if other in stages]
     return preamble + [line for name, lines in stages.items() if name in wanted for line in lines]
+
+
+def copies_of_stage(text: str, stage: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the parent of ``stage`` and the (source, destination) of its ``COPY --from`` lines.
+
+    Raises ``ValueError`` when the stage holds anything else: then its content is not just copies.
+    """
+    _, stages = _split(text)
+    start, *lines = stages[stage]
+    matched = [_COPY_FROM.match(line) for line in lines]
+    if not all(matched):
+        raise ValueError(f"stage {stage} of the Dockerfile may hold nothing but COPY --from lines")
+    return _named_stages(start)[0], [(found["source"], found["destination"]) for found in matched if found]
 
 
 def _split(text: str) -> tuple[list[str], dict[str, list[str]]]:
