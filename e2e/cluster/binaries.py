@@ -56,7 +56,10 @@ PROGRAMS: Mapping[str, Program] = {
         _kubernetes("kube-proxy"),
         _kubernetes("kubectl"),
         Program("coredns", "github.com/coredns/coredns", "github.com/coredns/coredns", COREDNS_VERSION),
-        Program("helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", HELM_VERSION),
+        Program(
+            *("helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", HELM_VERSION),
+            f"-X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}",
+        ),
     )
 }
 

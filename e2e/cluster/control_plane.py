@@ -73,6 +73,7 @@ def controller_manager() -> Service:
             f"--service-account-private-key-file={pki.SERVICE_ACCOUNT_KEY}",
             f"--cluster-signing-cert-file={pki.AUTHORITY.certificate}",
             f"--cluster-signing-key-file={pki.AUTHORITY.key}",
+            f"--flex-volume-plugin-dir={paths.VOLUME_PLUGINS}",
             "--use-service-account-credentials",
             "--leader-elect=false",
         ],

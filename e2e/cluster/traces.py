@@ -13,10 +13,11 @@ from e2e.cluster import configuration, paths
 _CNI_RESULTS: Final = Path("/var/lib/cni/results")
 _CONTAINER_LOGS: Final = Path("/var/log/containers")
 _DEVICE_PLUGIN_SOCKET: Final = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
+_SHIM_SOCKETS: Final = Path("/run/containerd/s")
 # Innermost first.
 _FOLDERS: Final = (
     *(_CNI_RESULTS, _CNI_RESULTS.parent, _CONTAINER_LOGS, _DEVICE_PLUGIN_SOCKET.parent),
-    *(_DEVICE_PLUGIN_SOCKET.parent.parent, Path("/run/containerd/s"), Path("/run/containerd")),
+    *(_DEVICE_PLUGIN_SOCKET.parent.parent, _SHIM_SOCKETS, _SHIM_SOCKETS.parent),
 )
 
 
@@ -51,6 +52,7 @@ def _files() -> Iterator[Path]:
         for link in list(_CONTAINER_LOGS.iterdir()):
             if link.is_symlink() and link.readlink().is_relative_to(paths.POD_LOGS):
                 yield link
-    # Each shim's socket is named by a file of its bundle, as unix:///run/containerd/s/<hash>.
-    for address in paths.CONTAINERD_STATE.glob("io.containerd.runtime.v2.task/*/*/address"):
-        yield Path(address.read_text().strip().removeprefix("unix://"))
+    # Shims have ended by now: theirs are the sockets that nobody listens on.
+    listening = Path("/proc/net/unix").read_text()
+    if _SHIM_SOCKETS.exists():
+        yield from [socket for socket in _SHIM_SOCKETS.iterdir() if str(socket) not in listening]
