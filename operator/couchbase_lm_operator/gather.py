@@ -48,13 +48,13 @@ class Gatherer:
         namespace = str(resource["metadata"]["namespace"])
         name = str(resource["metadata"]["name"])
         uid, children, claims = await asyncio.gather(
-            self._namespace_uid(namespace), self._children(namespace, name), self._claims(resource, spec)
+            self.namespace_uid(namespace), self._children(namespace, name), self._claims(resource, spec)
         )
         admin, user, token, ca_pem = await asyncio.gather(
-            self._admin(namespace, spec.couchbase),
+            self.admin(namespace, spec.couchbase),
             self._user(namespace, name, spec.couchbase),
             self._token(namespace, spec),
-            self._ca(namespace, spec.couchbase),
+            self.ca(namespace, spec.couchbase),
         )
         model_config = await self._model_config(namespace, spec, token)
         deployment = children.get(("Deployment", name))
@@ -73,7 +73,8 @@ class Gatherer:
             claims=claims,
         )
 
-    async def _namespace_uid(self, namespace: str) -> str:
+    async def namespace_uid(self, namespace: str) -> str:
+        """Return the UID of a namespace, or "" when it is gone."""
         found = await self.cluster.get("Namespace", "", namespace)
         return str(found["metadata"]["uid"]) if found else ""
 
@@ -94,7 +95,8 @@ class Gatherer:
         pods, _ = await self.cluster.objects("Pod", namespace, label_selector=selector)
         return tuple(sorted((pod_state(pod) for pod in pods), key=lambda pod: pod.name))
 
-    async def _admin(self, namespace: str, spec: CouchbaseSpec) -> SecretValue | Missing | Unread | None:
+    async def admin(self, namespace: str, spec: CouchbaseSpec) -> SecretValue | Missing | Unread | None:
+        """Return the administrator's credentials; None when the spec wants none."""
         if spec.resolved_provisioning != "RestAPI" or spec.admin_secret_ref is None:
             return None
         field = "spec.couchbase.adminSecretRef"
@@ -118,7 +120,8 @@ class Gatherer:
         field = "spec.model.tokenSecretRef"
         return await references.secret_values(self.cluster, namespace, reference.name, (reference.key,), field)
 
-    async def _ca(self, namespace: str, spec: CouchbaseSpec) -> str | Missing | Unread | None:
+    async def ca(self, namespace: str, spec: CouchbaseSpec) -> str | Missing | Unread | None:
+        """Return the CA certificates; None when the spec names none."""
         if spec.tls is None:
             return None
         if spec.tls.ca_config_map_ref is not None:

@@ -1,0 +1,57 @@
+"""What the running operator remembers of each resource between passes.
+
+Nothing here must survive a restart: it only saves work (echoes of own writes), spaces out retries, and
+hands results of the patrol to the next pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.observed import Manifest
+    from couchbase_lm_operator.core.progress import CacheHealth
+    from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+    from couchbase_lm_operator.work_queue import Key
+
+
+@dataclass
+class Memory:
+    """One resource.
+
+    ``seen_version`` is the newest resource version that an event told or a write of ours returned.
+    ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``tombstone`` is the last
+    body of a resource that is gone. ``references`` are the versions of the objects that the spec names.
+    """
+
+    seen_version: str = ""
+    failures: int = 0
+    couchbase: CouchbaseCluster | None = None
+    cache: CacheHealth | None = None
+    cache_failures: int = 0
+    references: dict[tuple[str, str], str] = field(default_factory=dict)
+    tombstone: Manifest | None = None
+    removal_attempts: int = 0
+
+
+class Memories:
+    """All resources that are looked after."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Memory] = {}
+
+    def of(self, key: Key) -> Memory:
+        """Return the memory of a resource, new when there was none."""
+        return self._by_key.setdefault(key, Memory())
+
+    def forget(self, key: Key) -> None:
+        """Drop a resource that is gone."""
+        self._by_key.pop(key, None)
+
+    def items(self) -> list[tuple[Key, Memory]]:
+        """Return a snapshot."""
+        return list(self._by_key.items())
+
+    def __len__(self) -> int:
+        return len(self._by_key)

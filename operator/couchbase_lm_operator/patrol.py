@@ -1,0 +1,96 @@
+"""What the operator does by the clock, with reads only: compare, look at references, probe the cache.
+
+Each round may wake a resource; it changes nothing itself. A round that fails is told and repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.core.progress import CacheHealth
+from couchbase_lm_operator.errors import ClusterError
+from couchbase_lm_operator.metrics import CACHE_HEALTHY
+from couchbase_lm_operator.work_queue import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from couchbase_lm_operator.core.couchbase_state import LoginState
+    from couchbase_lm_operator.io.cluster import Cluster
+    from couchbase_lm_operator.memory import Memories, Memory
+    from couchbase_lm_operator.work_queue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+# one lost probe may be a lost packet; two in a row are news
+_FAILURES_UNTIL_UNHEALTHY = 2
+
+
+@dataclass(frozen=True)
+class Patrol:
+    """The rounds; ``on_life(name)`` is called after each."""
+
+    cluster: Cluster
+    namespaces: tuple[str, ...]
+    queue: WorkQueue
+    memories: Memories
+    on_life: Callable[[str], None]
+
+    async def every(self, seconds: float, name: str, round_: Callable[[], Awaitable[None]]) -> None:
+        """Run a round again and again, ``seconds`` apart, until cancelled."""
+        while True:
+            try:
+                await round_()
+                self.on_life(name)
+            except ClusterError as error:
+                logger.info("round failed, will repeat", extra={"round": name, "problem": str(error)})
+            await asyncio.sleep(seconds)
+
+    async def sweep(self) -> None:
+        """Wake every resource whose version no event has told: a watch that went deaf is noticed here."""
+        for namespace in self.namespaces or ("",):
+            resources, _ = await self.cluster.objects(names.KIND, namespace)
+            for resource in resources:
+                metadata = resource["metadata"]
+                key = Key(metadata["namespace"], metadata["name"])
+                if self.memories.of(key).seen_version != metadata["resourceVersion"]:
+                    self.queue.add(key)
+
+    async def look_at_references(self) -> None:
+        """Wake every resource one of whose Secrets or ConfigMaps appeared, changed or went."""
+        for key, memory in self.memories.items():
+            for kind, name in sorted(memory.references):
+                version = await self.cluster.resource_version(kind, key.namespace, name)
+                if memory.references.get((kind, name), version) != version:
+                    memory.references[kind, name] = version
+                    self.queue.add(key)
+
+    async def probe_caches(self) -> None:
+        """Log in at Couchbase as each resource's engines do; clusters side by side, users one by one."""
+        by_cluster: dict[str, list[tuple[Key, Memory]]] = {}
+        for key, memory in self.memories.items():
+            if memory.couchbase is not None:
+                by_cluster.setdefault(memory.couchbase.goal.connection_string, []).append((key, memory))
+        await asyncio.gather(*(self._probe_cluster(entries) for entries in by_cluster.values()))
+
+    async def _probe_cluster(self, entries: list[tuple[Key, Memory]]) -> None:
+        for key, memory in entries:
+            couchbase = memory.couchbase
+            login = await couchbase.probe() if couchbase is not None else None
+            if login is not None and memory.couchbase is couchbase:
+                self._note(key, memory, login)
+
+    def _note(self, key: Key, memory: Memory, login: LoginState) -> None:
+        memory.cache_failures = 0 if login.is_proven else memory.cache_failures + 1
+        if 0 < memory.cache_failures < _FAILURES_UNTIL_UNHEALTHY and memory.cache is not None:
+            return
+        told = "The engines' user reaches its collection on every data node." if login.is_proven else login.detail
+        health = CacheHealth(login.is_proven, told)
+        CACHE_HEALTHY.labels(key.namespace, key.name).set(float(login.is_proven))
+        if health != memory.cache:
+            memory.cache = health
+            self.queue.add(key)

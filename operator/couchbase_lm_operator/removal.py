@@ -1,0 +1,74 @@
+"""What happens at Couchbase when a resource is deleted: the user goes; the bucket only when asked for.
+
+With ``reclaimPolicy: Retain`` there is no finalizer: an operator that sees the deletion removes the user,
+and a deletion that nobody sees leaves a user whose mark tells what it was. With ``Delete`` the finalizer
+holds the resource until bucket and user are gone, or until the effort has been enough: a cluster that is
+gone for good must not hold a namespace for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
+from couchbase_lm_operator.core.removal_goal import removal_goal
+from couchbase_lm_operator.core.verdict import Proceed
+from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
+from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+from couchbase_lm_operator.provision_arm import Arm
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.couchbase_state import BucketRecord
+    from couchbase_lm_operator.core.observed import Manifest
+    from couchbase_lm_operator.gather import Gatherer
+    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Remover:
+    """Removes what deleted resources left at Couchbase."""
+
+    gatherer: Gatherer
+    guard: AddressGuard
+
+    async def remove(self, resource: Manifest) -> str:
+        """Work on the removal; return "" when nothing is left to do, else why something is.
+
+        Raises:
+            ClusterError: the API server did not answer.
+        """
+        try:
+            spec = LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {}).couchbase
+        except ValidationError:
+            return ""  # a spec that never could be used made nothing
+        if spec.resolved_provisioning != "RestAPI":
+            return ""
+        namespace = str(resource["metadata"]["namespace"])
+        admin = await self.gatherer.admin(namespace, spec)
+        if not isinstance(admin, SecretValue):
+            return f"the administrator's credentials are not there ({admin.what if admin else 'none are named'})"
+        ca_pem = await self.gatherer.ca(namespace, spec)
+        if isinstance(ca_pem, Missing | Unread):
+            return f"the CA is not there ({ca_pem.what})"
+        couchbase = CouchbaseCluster(
+            goal=removal_goal(resource, spec, await self.gatherer.namespace_uid(namespace)),
+            admin=Credentials(admin.values["username"], admin.values["password"]),
+            user=None,
+            trust=TlsTrust(ca_pem, spec.tls.insecure_skip_verify if spec.tls else False),
+            guard=self.guard,
+        )
+        done = await Arm(couchbase, 0, None, _keep_nothing).remove()
+        return "" if isinstance(done.verdict, Proceed) else done.verdict.message
+
+
+async def _keep_nothing(_: BucketRecord) -> None:
+    """Accept a record: a resource that goes remembers nothing more."""
