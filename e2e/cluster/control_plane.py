@@ -113,3 +113,13 @@ def start() -> None:
     api_server().await_ready(api.is_ready, timeout_seconds=90)
     controller_manager().start()
     scheduler().start()
+
+
+def await_controllers() -> None:
+    """Wait until the controllers work: without the service account they make, no pod is admitted.
+
+    Raises:
+        ClusterError: the controller manager ended, or made none in time.
+    """
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    controller_manager().await_ready(lambda: api.get(account) is not None, timeout_seconds=60)

@@ -149,6 +149,7 @@ def _start() -> None:
         images.load_pause()
         node.start()
         dns.start()
+        control_plane.await_controllers()
 
 
 def _remove() -> None:

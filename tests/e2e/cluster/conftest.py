@@ -55,5 +55,6 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     document: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     kubectl("apply", "-f", "-", stdin=json.dumps(document))
+    kubectl("-n", name, "wait", "--for=create", "--timeout=30s", "serviceaccount/default")
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
