@@ -1,0 +1,105 @@
+"""What the suite runs against: emulators of several shapes, or the real cluster named in the environment."""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from couchbase.auth import PasswordAuthenticator
+from couchbase.cluster import Cluster
+from couchbase.options import ClusterOptions
+from couchbase.transcoder import RawBinaryTranscoder
+
+from e2e.couchbase_emulator import running_emulator
+
+_EMULATED: dict[str, dict[str, Any]] = {
+    "emulator": {"nodes": 1},
+    "emulator-3-nodes": {"nodes": 3},
+    "emulator-tls": {"nodes": 2, "tls": True},
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster under test."""
+
+    connection_string: str
+    management_url: str
+    username: str
+    password: str
+    ca_path: Path | None = None
+
+    @property
+    def tls(self) -> bool:
+        """Whether clients connect over TLS."""
+        return self.connection_string.startswith("couchbases://")
+
+    def http(self, username: str | None = None, password: str | None = None) -> httpx.Client:
+        """Client of the management interface, as administrator unless told otherwise."""
+        auth = (username or self.username, self.password if password is None else password)
+        return httpx.Client(base_url=self.management_url, auth=auth, verify=self.tls_context() or True, timeout=60)
+
+    def cluster(self, username: str | None = None, password: str | None = None) -> Cluster:
+        """SDK connection, as administrator unless told otherwise."""
+        authenticator = PasswordAuthenticator(
+            username or self.username,
+            self.password if password is None else password,
+            cert_path=str(self.ca_path) if self.ca_path else None,
+        )
+        options = ClusterOptions(authenticator, transcoder=RawBinaryTranscoder(), enable_compression=False)
+        return Cluster(self.connection_string, options)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """TLS context that trusts the cluster, or None without TLS."""
+        if not self.tls:
+            return None
+        return ssl.create_default_context(cafile=str(self.ca_path) if self.ca_path else None)
+
+
+def target_names() -> list[str]:
+    """Targets of this run."""
+    return ["real"] if "COUCHBASE_URL" in os.environ else list(_EMULATED)
+
+
+@contextmanager
+def open_target(name: str) -> Iterator[Target]:
+    """The target of that name, for as long as the block runs."""
+    if name == "real":
+        yield _real_target()
+        return
+    with running_emulator(**_EMULATED[name]) as emulator:
+        if emulator.tls_connection_string:
+            connection_string, management_url = emulator.tls_connection_string, emulator.tls_management_urls[0]
+        else:
+            connection_string, management_url = emulator.connection_string, emulator.management_urls[0]
+        yield Target(
+            connection_string,
+            management_url,
+            emulator.admin_username,
+            emulator.admin_password,
+            emulator.ca_path if emulator.tls_connection_string else None,
+        )
+
+
+def _real_target() -> Target:
+    """From COUCHBASE_URL (`couchbase://`, `couchbases://`, `http://` or `https://`), user, password and CA file."""
+    url = urlsplit(os.environ["COUCHBASE_URL"])
+    if url.scheme not in ("couchbase", "couchbases", "http", "https") or not url.hostname:
+        raise ValueError("COUCHBASE_URL must look like couchbase://host, couchbases://host or http://host:8091")
+    tls = url.scheme in ("couchbases", "https")
+    ca_file = os.environ.get("COUCHBASE_CA_FILE")
+    given_management = url.scheme.startswith("http") and url.port is not None
+    management_port = url.port if given_management else (18091 if tls else 8091)
+    data_port = "" if url.scheme.startswith("http") or url.port is None else f":{url.port}"
+    return Target(
+        f"{'couchbases' if tls else 'couchbase'}://{url.hostname}{data_port}",
+        f"{'https' if tls else 'http'}://{url.hostname}:{management_port}",
+        os.environ["COUCHBASE_USERNAME"],
+        os.environ["COUCHBASE_PASSWORD"],
+        Path(ca_file) if ca_file else None,
+    )
