@@ -11,11 +11,7 @@ _PAUSE_SOURCE = Path(__file__).with_name("pause")
 
 def present(name: str, digest: str | None = None) -> bool:
     """Tell whether the node has an image of this name, with this manifest digest if one is given."""
-    for line in containerd.ctr("images", "list", f"name=={name}").splitlines()[1:]:
-        found, _, rest = line.partition(" ")
-        if found == name and (digest is None or digest in rest.split()):
-            return True
-    return False
+    return any(found == name and digest in (None, known) for found, known in _known(f"name=={name}"))
 
 
 def load(archive: Path) -> str:
@@ -56,4 +52,16 @@ def build_program_image(source: Path, archive: Path, *, name: str, program: str)
 
 def _import(archive: Path, image: oci.ArchivedImage) -> None:
     # containerd 1.6 keeps a name from the reference annotation only below a given base name.
+    replaced = [digest for name, digest in _known(f"name=={image.name}") if name == image.name]
     containerd.ctr("images", "import", "--base-name", image.name.rpartition(":")[0], archive)
+    # The kubelet collects no images here; what nothing but an id refers to would stay on the disk for ever.
+    for digest in replaced:
+        unnamed = [name for name, known in _known(f"target.digest=={digest}") if known == digest]
+        if unnamed and all(name.startswith("sha256:") for name in unnamed):
+            containerd.ctr("images", "remove", *unnamed)
+
+
+def _known(query: str) -> list[tuple[str, str]]:
+    # Columns: REF TYPE DIGEST SIZE PLATFORMS LABELS
+    rows = (line.split() for line in containerd.ctr("images", "list", query).splitlines()[1:])
+    return [(row[0], row[2]) for row in rows]

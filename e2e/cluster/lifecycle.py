@@ -120,7 +120,7 @@ def status() -> bool:
 
 def read_record() -> NodeRecord | None:
     """Return the record of the node on this machine, or None when there is none that can be read."""
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         document = json.loads(paths.NODE_RECORD.read_text())
         return NodeRecord(Path(document["owner"]), document["boot"], document["stateFormat"])
     return None

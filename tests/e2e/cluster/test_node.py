@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import images, lifecycle, paths
+from e2e.cluster import binaries, images, lifecycle, paths
 
 Kubectl = Callable[..., str]
 
@@ -122,3 +123,11 @@ def test_loaded_image_is_known_by_name_and_digest(probe_image: str) -> None:
     assert images.present(probe_image)
     assert not images.present(probe_image, "sha256:" + "0" * 64)
     assert not images.present("localhost/lmcache-couchbase/absent:1")
+
+
+def test_programs_report_the_versions_they_were_built_from(kubectl: Kubectl) -> None:
+    versions = json.loads(kubectl("version", "-o", "json"))
+    assert versions["serverVersion"]["gitVersion"] == f"v{binaries.KUBERNETES_VERSION}"
+    assert versions["clientVersion"]["gitVersion"] == f"v{binaries.KUBERNETES_VERSION}"
+    helm = subprocess.run([binaries.path("helm"), "version", "--short"], capture_output=True, text=True, check=True)
+    assert helm.stdout.strip() == f"v{binaries.HELM_VERSION}"
