@@ -75,20 +75,11 @@ class BucketStatus(Model):
     uuid: Text | None = Field(default=None, description="UUID of the bucket.")
     cluster_uuid: Text | None = Field(default=None, alias="clusterUUID", description="UUID of the Couchbase cluster.")
     created: bool | None = Field(default=None, description="Whether the operator created it.")
-    requested_quota: Quantity | None = Field(
-        default=None, description="Quota per data node that the spec asked for when it was last applied."
-    )
-    user_uuid: Text | None = Field(default=None, alias="userUUID", description="UUID of the Couchbase user.")
     removed_by_others_count: int | None = Field(default=None, description="How often somebody else removed it.")
-    user_removed_by_others_count: int | None = Field(
-        default=None, description="How often somebody else removed the user."
-    )
-    refused_generation: int | None = Field(
-        default=None, description="Generation at which a second removal by others stopped the operator."
-    )
     requested_quota: Quantity | None = Field(
         default=None, description="Memory per data node that the spec asked for and that was applied last."
     )
+    user: Text | None = Field(default=None, description="Name of the generated user that was recorded.")
     user_uuid: Text | None = Field(default=None, alias="userUUID", description="UUID of the generated user.")
     user_removed_by_others_count: int | None = Field(
         default=None, description="How often somebody else removed the generated user."

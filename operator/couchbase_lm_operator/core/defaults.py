@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 GIB = 1 << 30
 
@@ -21,3 +21,7 @@ class Defaults:
     lmcache_version: str
     max_l1_bytes: int = 32 * GIB
     allow_host_path: bool = False
+
+    def with_max_l1_bytes(self, size_bytes: int) -> Defaults:
+        """Return the same defaults with another cap of L1."""
+        return replace(self, max_l1_bytes=size_bytes)

@@ -9,8 +9,8 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
-_FACTORS = {"": 1, "m": Decimal("0.001")} | {
-    unit: factor
+_FACTORS: dict[str, Decimal] = {"": Decimal(1), "m": Decimal("0.001")} | {
+    unit: Decimal(factor)
     for power, prefix in enumerate("KMGTPE", start=1)
     for unit, factor in ((f"{prefix}i", 1024**power), ("k" if prefix == "K" else prefix, 1000**power))
 }

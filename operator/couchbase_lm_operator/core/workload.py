@@ -25,18 +25,20 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """What the pod template is made of; ``startup_failure_threshold`` counts probes of ten seconds."""
+    """What the pod template is made of. ``scheduling`` holds further fields of the pod's spec as they are."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
     init_containers: tuple[Container, ...]
     sidecar: Container
     engine: Container
+    engine_port: int
     volumes: tuple[Part, ...]
     run_as_user: int
     fs_group: int
     grace_seconds: int
     startup_failure_threshold: int
+    startup_period_seconds: int
     probe_command: tuple[str, ...]
     drain_command: tuple[str, ...]
     endpoint_removal_seconds: int
@@ -49,7 +51,6 @@ class Workload:
 
     name: str
     namespace: str
-    owner: Part
     labels: dict[str, str]
     selector: dict[str, str]
     replicas: int

@@ -1,0 +1,79 @@
+"""Ordered checks of the workload arm: may this resource be planned and rendered? Pure.
+
+The first that does not let proceed decides. What only a person can fix is refused, what may come by
+itself is waited for; both are judged anew in every pass, so that no restart is ever needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import flags
+from couchbase_lm_operator.core.chunking import MAX_SHARD_BYTES
+from couchbase_lm_operator.core.model_reading import LOOK_AGAIN_SECONDS, reading_verdict
+from couchbase_lm_operator.core.observed import Missing, Unread
+from couchbase_lm_operator.core.plan import make_plan
+from couchbase_lm_operator.core.pod_checks import refused_pod_template
+from couchbase_lm_operator.core.quantity import MIB, parse_bytes
+from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+    from couchbase_lm_operator.core.defaults import Defaults
+    from couchbase_lm_operator.core.observed import Observed
+
+
+def check(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults) -> Verdict:
+    """Return whether ``core.plan.make_plan`` will give a plan for this resource, and if not, why."""
+    refusal = check_spec(spec, defaults)
+    if refusal is not None:
+        return refusal
+    for verdict in (_references(spec, observed), reading_verdict(observed.model_config)):
+        if not isinstance(verdict, Proceed):
+            return verdict
+    try:
+        make_plan(spec, observed, defaults)
+    except RefusedError as error:
+        return error.verdict
+    return Proceed()
+
+
+def check_spec(spec: LMCacheCouchbaseSpec, defaults: Defaults) -> Refuse | None:
+    """Return why the spec cannot work, whatever the world looks like, or None."""
+    engine, cache = spec.engine, spec.cache
+    return (
+        flags.refused_vllm_argument(engine.extra_args, "spec.engine.extraArgs")
+        or flags.refused_lmcache_argument(cache.extra_args, "spec.cache.extraArgs")
+        or flags.refused_env(engine.env, "spec.engine.env", is_sidecar=False)
+        or flags.refused_env(cache.env, "spec.cache.env", is_sidecar=True)
+        or flags.refused_adapter_param(cache.adapter_params or {}, "spec.cache.adapterParams")
+        or refused_pod_template(spec.pod_template, allow_host_path=defaults.allow_host_path)
+        or _refused_sizes(spec)
+    )
+
+
+def _refused_sizes(spec: LMCacheCouchbaseSpec) -> Refuse | None:
+    shard = spec.cache.shard_size
+    if shard is not None and not MIB // 1024 <= parse_bytes(shard) <= MAX_SHARD_BYTES:
+        return Refuse(Reason.INVALID_SPEC, f"spec.cache.shardSize {shard} must be from 1Ki to 16Mi.")
+    if spec.engine.startup_timeout == "0":
+        return Refuse(Reason.INVALID_SPEC, "spec.engine.startupTimeout 0 leaves no time to load: use for example 30m.")
+    return None
+
+
+def _references(spec: LMCacheCouchbaseSpec, observed: Observed) -> Verdict:
+    """Wait for objects that pods mount; credentials that the operator makes itself are not among them."""
+    wanted: list[object] = [*observed.referenced, observed.ca_pem]
+    if spec.couchbase.resolved_provisioning == "External":
+        wanted.append(observed.user_credentials)
+    for found in wanted:
+        if isinstance(found, Missing):
+            reason = Reason.CONFIG_MAP_MISSING if "ConfigMap" in found.what else Reason.SECRET_MISSING
+            return Wait(reason, f"{found.what} does not exist: create it.", LOOK_AGAIN_SECONDS)
+        if isinstance(found, Unread):
+            return Wait(
+                Reason.REFERENCE_UNREADABLE, f"{found.what} could not be read: {found.detail}.", LOOK_AGAIN_SECONDS
+            )
+    return Proceed()

@@ -1,0 +1,144 @@
+"""The vLLM container: command, arguments, environment and resources. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import pod_paths
+from couchbase_lm_operator.core.engine_values import CPU
+from couchbase_lm_operator.core.flags import escaped
+from couchbase_lm_operator.core.quantity import GIB, format_bytes, parse_bytes
+from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.workload import Container, Part
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+    from couchbase_lm_operator.core.engine_values import EngineValues
+    from couchbase_lm_operator.core.pod_inputs import PodInputs
+    from couchbase_lm_operator.core.sizing import Sizing
+
+ENGINE_PORT = 8000
+_MQ_TIMEOUT_SECONDS = 30
+_HEARTBEAT_SECONDS = 3
+_CPU_KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+_DEFAULT_CPU_KV_SPACE_GIB = 4
+_CPU_OVERHEAD_BYTES = 3 * GIB
+_GPU_HOST_MEMORY_BYTES = 8 * GIB
+_DEFAULT_CPU_REQUEST = {CPU: "1", "NVIDIA": "2"}
+
+
+def engine_arguments(spec: LMCacheCouchbaseSpec, values: EngineValues, shutdown_seconds: int) -> list[str]:
+    """Return the arguments of ``vllm serve`` that the operator owns, unescaped.
+
+    ``shutdown_seconds`` is how long vLLM finishes running requests after SIGTERM.
+    """
+    flags: list[tuple[str, str | int | None]] = [
+        ("--revision", values.revision or None),
+        ("--served-model-name", values.served_model_name),
+        ("--port", ENGINE_PORT),
+        ("--dtype", values.dtype),
+        ("--kv-cache-dtype", values.kv_cache_dtype),
+        ("--max-model-len", values.max_model_len),
+        ("--block-size", values.block_flag_tokens),
+        ("--attention-backend", values.attention_backend),
+        ("--tensor-parallel-size", values.tensor_parallel_size),
+        ("--pipeline-parallel-size", values.pipeline_parallel_size),
+        ("--gpu-memory-utilization", spec.engine.gpu_memory_utilization),
+        ("--shutdown-timeout", shutdown_seconds),
+        ("--kv-transfer-config", _transfer_config()),
+    ]
+    given = [part for name, value in flags if value is not None for part in (name, str(value))]
+    return ["serve", values.model, *given]
+
+
+def engine_container(inputs: PodInputs, owned_arguments: list[str], mounts: tuple[Part, ...]) -> Container:
+    """Return the vLLM container; users' arguments and variables come last, as they wrote them.
+
+    Raises:
+        RefusedError: a memory figure in ``spec.engine.resources`` is no quantity.
+    """
+    spec, values = inputs.spec, inputs.values
+    return Container(
+        name=names.CONTAINER_VLLM,
+        image=values.image,
+        pull_policy=spec.engine.image_pull_policy,
+        command=(spec.engine.python, "-m", "vllm.entrypoints.cli.main"),
+        args=(*map(escaped, owned_arguments), *spec.engine.extra_args),
+        env=_environment(spec, values),
+        env_from=tuple(spec.engine.env_from),
+        resources=_resources(spec, values, inputs.sizing),
+        volume_mounts=mounts,
+    )
+
+
+def _transfer_config() -> str:
+    # A load that fails is computed instead of failing the request (vLLM's default is "fail"). A sidecar that
+    # is gone is noticed after seconds, not after LMCache's 300; much less would give up on a busy one.
+    config = {
+        "kv_connector": "LMCacheMPConnector",
+        "kv_connector_module_path": "lmcache.integration.vllm.lmcache_mp_connector",
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {
+            "lmcache.mp.host": "tcp://127.0.0.1",
+            "lmcache.mp.port": names.LMCACHE_QUEUE_PORT,
+            "lmcache.mp.mq_timeout": _MQ_TIMEOUT_SECONDS,
+            "lmcache.mp.heartbeat_interval": _HEARTBEAT_SECONDS,
+            "lmcache.mp.mp_transfer_mode": "engine_driven",
+        },
+    }
+    return json.dumps(config, separators=(",", ":"))
+
+
+def _environment(spec: LMCacheCouchbaseSpec, values: EngineValues) -> tuple[Part, ...]:
+    ours = [*pod_paths.shared_environment(), {"name": "HF_HOME", "value": pod_paths.hub_folder(spec)}]
+    hub = spec.model.config.hub if spec.model.config else None
+    if values.is_path:
+        ours.append({"name": "HF_HUB_OFFLINE", "value": "1"})
+    elif hub is not None:
+        ours.append({"name": "HF_ENDPOINT", "value": escaped(hub.endpoint)})
+    token = spec.model.token_secret_ref
+    if token is not None:
+        reference = {"name": token.name, "key": token.key}
+        ours.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+    if values.vendor == CPU:
+        ours.append({"name": _CPU_KV_SPACE, "value": str(_DEFAULT_CPU_KV_SPACE_GIB)})
+        # threads float over the cores the container gets: binding needs a NUMA view that pods lack
+        ours.append({"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "nobind"})
+    return pod_paths.merged_environment(ours, spec.engine.env)
+
+
+def _resources(spec: LMCacheCouchbaseSpec, values: EngineValues, sizing: Sizing) -> Part:
+    given = spec.engine.resources or {}
+    limits: dict[str, Any] = dict(given.get("limits") or {})
+    requests: dict[str, Any] = dict(given.get("requests") or {})
+    default_bytes = _GPU_HOST_MEMORY_BYTES
+    if values.vendor == CPU:
+        default_bytes = _cpu_kv_space_bytes(spec) + _CPU_OVERHEAD_BYTES
+    if "memory" in limits:
+        limit_bytes = _memory(limits["memory"], "limits")
+        default_bytes = min(default_bytes, limit_bytes)
+        limits["memory"] = format_bytes(limit_bytes + sizing.shared_memory_bytes)
+    requests.setdefault("memory", format_bytes(default_bytes))
+    requests.setdefault("cpu", limits.get("cpu", _DEFAULT_CPU_REQUEST[values.vendor]))
+    if values.vendor != CPU:
+        gpus = str(values.tensor_parallel_size * values.pipeline_parallel_size)
+        resource = spec.accelerator.resource_name or "nvidia.com/gpu"
+        requests[resource] = limits[resource] = gpus
+    return {**given, "requests": requests, "limits": limits} if limits else {**given, "requests": requests}
+
+
+def _cpu_kv_space_bytes(spec: LMCacheCouchbaseSpec) -> int:
+    value = next((entry.get("value") for entry in spec.engine.env if entry.get("name") == _CPU_KV_SPACE), None)
+    gib = int(value) if isinstance(value, str) and value.isdigit() else _DEFAULT_CPU_KV_SPACE_GIB
+    return gib * GIB
+
+
+def _memory(value: object, kind: str) -> int:
+    try:
+        return parse_bytes(str(value))
+    except ValueError as error:
+        raise RefusedError(Reason.INVALID_SPEC, f"spec.engine.resources.{kind}.memory: {error}.") from error

@@ -1,0 +1,163 @@
+"""The pod: volumes, mounts, times and scheduling around its containers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import pod_paths
+from couchbase_lm_operator.core.engine_container import ENGINE_PORT, engine_arguments, engine_container
+from couchbase_lm_operator.core.plugin_containers import plugin_containers
+from couchbase_lm_operator.core.pod_script import pod_script
+from couchbase_lm_operator.core.quantity import format_bytes, parse_seconds
+from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.sidecar_container import sidecar_container
+from couchbase_lm_operator.core.workload import Part, Pod
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+    from couchbase_lm_operator.core.pod_inputs import PodInputs
+
+STARTUP_PROBE_SECONDS = 5
+_MIN_GRACE_SECONDS = 10
+_HEALTH_CHECK = (
+    "import http.client as h;"
+    f"c=h.HTTPConnection('127.0.0.1',{names.LMCACHE_HTTP_PORT},timeout=5);"
+    "c.request('GET','/healthcheck');"
+    "raise SystemExit(c.getresponse().status!=200)"
+)
+
+
+@dataclass(frozen=True)
+class GraceTimes:
+    """How the grace period is shared out, all from the start of termination; seconds."""
+
+    total_seconds: int
+    endpoint_removal_seconds: int
+    shutdown_seconds: int
+    drain_seconds: int
+
+
+def grace_times(text: str) -> GraceTimes:
+    """Return the times for ``spec.terminationGracePeriod``.
+
+    vLLM waits until no new requests are sent to it and finishes the running ones; meanwhile the sidecar's
+    preStop waits for vLLM's port to close and for stores in flight. With 120 s: 5, then 40, within 60.
+
+    Raises:
+        RefusedError: less than ten seconds, in which nothing can be finished.
+    """
+    total = parse_seconds(text)
+    if total < _MIN_GRACE_SECONDS:
+        raise RefusedError(
+            Reason.INVALID_SPEC, f"spec.terminationGracePeriod {text} is too short: {_MIN_GRACE_SECONDS}s at least."
+        )
+    return GraceTimes(total, max(1, min(5, total // 10)), max(1, min(40, total // 3)), min(60, total // 2))
+
+
+def pod(inputs: PodInputs) -> Pod:
+    """Return everything the pod template shows.
+
+    Raises:
+        RefusedError: a figure in the spec that is none, or a grace period that is too short.
+    """
+    spec = inputs.spec
+    times = grace_times(spec.termination_grace_period)
+    template = spec.pod_template
+    metadata = template.metadata
+    engine_mounts, sidecar_mounts, plugin_mounts = _mounts(spec)
+    arguments = engine_arguments(spec, inputs.values, times.shutdown_seconds)
+    ports = (str(ENGINE_PORT), str(names.LMCACHE_HTTP_PORT))
+    return Pod(
+        labels={**(metadata.labels if metadata else {}), **names.child_labels(inputs.name)},
+        annotations=dict(metadata.annotations) if metadata else {},
+        init_containers=plugin_containers(inputs, plugin_mounts),
+        sidecar=sidecar_container(inputs, sidecar_mounts),
+        engine=engine_container(inputs, arguments, engine_mounts),
+        engine_port=ENGINE_PORT,
+        volumes=_volumes(inputs),
+        run_as_user=template.run_as_user,
+        fs_group=template.fs_group or template.run_as_user,
+        grace_seconds=times.total_seconds,
+        startup_failure_threshold=max(1, -(-parse_seconds(spec.engine.startup_timeout) // STARTUP_PROBE_SECONDS)),
+        startup_period_seconds=STARTUP_PROBE_SECONDS,
+        probe_command=(spec.engine.python, "-ISc", _HEALTH_CHECK),
+        drain_command=(spec.engine.python, "-ISc", pod_script("drain.py"), *ports, str(times.drain_seconds)),
+        endpoint_removal_seconds=times.endpoint_removal_seconds,
+        scheduling=_scheduling(spec),
+    )
+
+
+def _mounts(spec: LMCacheCouchbaseSpec) -> tuple[tuple[Part, ...], tuple[Part, ...], tuple[Part, ...]]:
+    """Return the mounts of vLLM, of the sidecar and of the init containers."""
+    temporary = _mount(pod_paths.VOLUME_TEMPORARY, pod_paths.TEMPORARY)
+    scratch = _mount(pod_paths.VOLUME_SCRATCH, pod_paths.SCRATCH)
+    shared = [_mount(pod_paths.VOLUME_SHARED_MEMORY, pod_paths.SHARED_MEMORY), scratch, temporary]
+    users = spec.pod_template.volume_mounts
+    engine = list(shared)
+    if pod_paths.needs_weights_volume(spec):
+        engine.append(_mount(pod_paths.VOLUME_WEIGHTS, pod_paths.WEIGHTS))
+    sidecar = [*shared, _mount(pod_paths.VOLUME_CREDENTIALS, pod_paths.CREDENTIALS, read_only=True)]
+    if _certificates(spec) is not None:
+        sidecar.append(_mount(pod_paths.VOLUME_CERTIFICATES, pod_paths.CERTIFICATES, read_only=True))
+    plugin = [_mount(pod_paths.VOLUME_PLUGIN, pod_paths.PLUGIN), scratch, temporary]
+    if spec.plugin.source == "Bundled":
+        sidecar.append(_mount(pod_paths.VOLUME_PLUGIN, pod_paths.PLUGIN, read_only=True))
+    return (*engine, *users), (*sidecar, *users), (*plugin, *users)
+
+
+def _mount(volume: str, path: str, *, read_only: bool = False) -> Part:
+    return {"name": volume, "mountPath": path, **({"readOnly": True} if read_only else {})}
+
+
+def _volumes(inputs: PodInputs) -> tuple[Part, ...]:
+    spec = inputs.spec
+    shared_memory = {"medium": "Memory", "sizeLimit": format_bytes(inputs.sizing.shared_memory_bytes)}
+    volumes: list[Part] = [
+        {"name": pod_paths.VOLUME_SHARED_MEMORY, "emptyDir": shared_memory},
+        {"name": pod_paths.VOLUME_SCRATCH, "emptyDir": {}},
+        {"name": pod_paths.VOLUME_TEMPORARY, "emptyDir": {}},
+        {"name": pod_paths.VOLUME_CREDENTIALS, "secret": {"secretName": inputs.goal.secret_name}},
+    ]
+    certificates = _certificates(spec)
+    if certificates is not None:
+        volumes.append({"name": pod_paths.VOLUME_CERTIFICATES, **certificates})
+    if spec.plugin.source == "Bundled":
+        volumes.append({"name": pod_paths.VOLUME_PLUGIN, "emptyDir": {}})
+    if pod_paths.needs_weights_volume(spec):
+        volumes.append({"name": pod_paths.VOLUME_WEIGHTS, **_weights(spec)})
+    return (*volumes, *spec.pod_template.volumes)
+
+
+def _weights(spec: LMCacheCouchbaseSpec) -> Part:
+    weights = spec.model.weights
+    if weights is not None and weights.pvc is not None:
+        return {"persistentVolumeClaim": {"claimName": weights.pvc.claim_name}}
+    limit = weights.empty_dir.size_limit if weights is not None and weights.empty_dir is not None else None
+    return {"emptyDir": {"sizeLimit": limit} if limit else {}}
+
+
+def _certificates(spec: LMCacheCouchbaseSpec) -> Part | None:
+    tls = spec.couchbase.tls
+    if tls is not None and tls.ca_secret_ref is not None:
+        return {"secret": {"secretName": tls.ca_secret_ref.name}}
+    if tls is not None and tls.ca_config_map_ref is not None:
+        return {"configMap": {"name": tls.ca_config_map_ref.name}}
+    return None
+
+
+def _scheduling(spec: LMCacheCouchbaseSpec) -> Part:
+    template = spec.pod_template
+    parts: dict[str, Any] = {
+        "imagePullSecrets": template.image_pull_secrets,
+        "nodeSelector": template.node_selector,
+        "tolerations": template.tolerations,
+        "affinity": template.affinity,
+        "topologySpreadConstraints": template.topology_spread_constraints,
+        "priorityClassName": template.priority_class_name,
+        "schedulerName": template.scheduler_name,
+        "serviceAccountName": template.service_account_name,
+    }
+    return {key: value for key, value in parts.items() if value}

@@ -1,0 +1,56 @@
+"""preStop of the LMCache server: stay until vLLM has stopped and nothing is being stored.
+
+On SIGTERM the server drops stores that are queued. Kubernetes runs the preStop hooks of all containers at
+the start of termination and stops native sidecars last, so this wait covers vLLM's draining too. It ends
+after ``limit`` seconds at the latest, and never fails the termination.
+
+Arguments: vLLM's port, the server's HTTP port, the limit in seconds.
+"""
+
+import http.client
+import json
+import socket
+import sys
+import time
+
+POLL_SECONDS = 0.5
+
+
+def is_open(port: int) -> bool:
+    """Say whether something listens on a port of this pod."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def stores_left(port: int) -> int:
+    """Return how many stores are queued or in flight, 0 also when the server does not answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/status")
+        status = json.loads(connection.getresponse().read())
+        controllers = status["storage_manager"]["store_controllers"].values()
+        return sum(int(each["pending_keys_count"]) + int(each["in_flight_task_count"]) for each in controllers)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def drain(engine_port: int, server_port: int, limit: float) -> None:
+    """Wait for vLLM's port to close, then for two looks in a row without stores."""
+    deadline = time.monotonic() + limit
+    while is_open(engine_port) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    # a key leaves the queue a moment before its store counts as in flight
+    quiet_looks = 0
+    while quiet_looks < 2 and time.monotonic() < deadline:
+        quiet_looks = 0 if stores_left(server_port) else quiet_looks + 1
+        if quiet_looks < 2:
+            time.sleep(POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    drain(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
