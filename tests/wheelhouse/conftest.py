@@ -1,0 +1,32 @@
+"""A real wheelhouse, built once per session."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.wheelhouse.processes import OPERATOR, ROOT, run
+
+
+@pytest.fixture(scope="session")
+def build_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with pip and the build backend, as the image's build stage has it."""
+    folder = tmp_path_factory.mktemp("build-env")
+    made = run(sys.executable, "-m", "venv", folder)
+    assert made.returncode == 0, made.stderr
+    python = folder / "bin" / "python"
+    lock = ROOT / "requirements" / "images.lock"
+    filled = run(python, "-m", "pip", "install", "-q", "--require-hashes", "-r", lock)
+    assert filled.returncode == 0, filled.stderr
+    return python
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(build_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the operator image holds."""
+    folder = tmp_path_factory.mktemp("image") / "wheelhouse"
+    built = run(build_python, "-m", "couchbase_lm_operator.wheelhouse", "build", folder, PYTHONPATH=str(OPERATOR))
+    assert built.returncode == 0, built.stderr
+    return folder
