@@ -50,7 +50,7 @@ def make_environment() -> None:
     binary = uv()
     if not (VENV / "bin" / "python").exists():
         subprocess.run([binary, "venv", "-q", "--python", PYTHON, VENV], check=True)
-    interpreter = ["--python", VENV / "bin" / "python"]
+    interpreter: list[str | Path] = ["--python", VENV / "bin" / "python"]
     subprocess.run([binary, "pip", "sync", "-q", *interpreter, "--require-hashes", lock], check=True)
     subprocess.run([binary, "pip", "install", "-q", *interpreter, "--no-deps", "-e", ROOT], check=True)
     stamp.write_text(wanted.hexdigest())
