@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from e2e.couchbase_emulator.kv.frames import encode_leb128
 from e2e.couchbase_emulator.rest.http import Call, RestError, Route, json_response, needs
 
 _COMMANDS = ("kill_node", "revive_node", "advance_clock_seconds", "move_vbuckets", "clear", "revive_after_seconds")
@@ -52,9 +53,27 @@ async def counters(call: Call) -> web.Response:
     return json_response(call.cluster.counters.as_json())
 
 
+async def documents(call: Call) -> web.Response:
+    """Key, size, flags and expiry of every document of `?bucket=…&scope=…&collection=…`."""
+    place = call.request.query
+    try:
+        bucket = call.cluster.buckets[place["bucket"]]
+        collection = bucket.manifest.scopes[place["scope"]].collections[place["collection"]]
+    except KeyError as error:
+        raise RestError(404, text=f"nothing is called {error}") from None
+    prefix = encode_leb128(collection.uid)
+    listed = [
+        {"key": key[len(prefix) :].decode(), "bytes": len(item.value), "flags": item.flags, "expiry": item.expiry}
+        for key, item in bucket.documents.items()
+        if key.startswith(prefix)
+    ]
+    return json_response({"documents": listed})
+
+
 _ADMIN = needs("write", "admin", "diag")
 ROUTES = [
     Route("GET", "/_emulator/faults", get_faults, _ADMIN),
     Route("POST", "/_emulator/faults", set_faults, _ADMIN, reads=True),
     Route("GET", "/_emulator/counters", counters, _ADMIN),
+    Route("GET", "/_emulator/documents", documents, _ADMIN),
 ]
