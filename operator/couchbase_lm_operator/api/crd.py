@@ -31,8 +31,10 @@ def crd() -> Schema:
     schema = _structural(version["schema"]["openAPIV3Schema"])
     # Helm and kstatus take a resource without status for done; -1 is never a generation.
     schema["properties"]["status"]["default"] = {"observedGeneration": -1}
-    # the nested defaults of an object apply only when the object is there
-    schema["properties"]["spec"]["properties"]["couchbase"]["properties"]["bucket"]["default"] = {}
+    # Nested defaults apply only when their object is there, and the rules against changes need them to be;
+    # the API server judges this default by those rules before it fills it in.
+    bucket = schema["properties"]["spec"]["properties"]["couchbase"]["properties"]["bucket"]
+    bucket["default"] = {name: part["default"] for name, part in bucket["properties"].items() if "default" in part}
     version["schema"]["openAPIV3Schema"] = schema
     return dict(definition)
 
@@ -56,6 +58,8 @@ def _structural(schema: Schema) -> Schema:
         outer = {key: value for key, value in schema.items() if key != "anyOf"}
         schema = {**alternatives[0], **outer}
     result = {key: value for key, value in schema.items() if key not in {"title", "anyOf"}}
+    if "const" in result:  # a choice of one
+        result["enum"] = [result.pop("const")]
     # list and object defaults say "empty", which is what absent means; null is no default at all
     if result.get("default") is None or result.get("default") in ({}, []) or isinstance(result.get("default"), dict):
         result.pop("default", None)
