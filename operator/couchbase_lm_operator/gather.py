@@ -57,8 +57,6 @@ class Gatherer:
             self.ca(namespace, spec.couchbase),
         )
         model_config = await self._model_config(namespace, spec, token)
-        deployment = children.get(("Deployment", name))
-        is_up = workload_state(deployment, ()).is_available
         return Observed(
             resource=resource,
             namespace_uid=uid,
@@ -69,9 +67,40 @@ class Gatherer:
             ca_pem=ca_pem,
             couchbase=None,
             children=children,
-            pods=() if is_up or deployment is None else await self._pods(namespace, name),
+            pods=await self._pods_of_concern(namespace, name, children),
             claims=claims,
         )
+
+    async def bare(self, resource: Manifest) -> Observed:
+        """Return the picture of a resource whose spec is not to be followed: itself, its children, its pods.
+
+        Raises:
+            ClusterError: the API server did not answer.
+        """
+        namespace, name = str(resource["metadata"]["namespace"]), str(resource["metadata"]["name"])
+        uid, children = await asyncio.gather(self.namespace_uid(namespace), self._children(namespace, name))
+        return Observed(
+            resource=resource,
+            namespace_uid=uid,
+            model_config=Missing("config.json, which was not looked for"),
+            admin_credentials=None,
+            user_credentials=None,
+            referenced=(),
+            ca_pem=None,
+            couchbase=None,
+            children=children,
+            pods=await self._pods_of_concern(namespace, name, children),
+            claims=(),
+        )
+
+    async def _pods_of_concern(
+        self, namespace: str, name: str, children: dict[tuple[str, str], Manifest]
+    ) -> tuple[PodState, ...]:
+        """Return the pods, which are only looked at while the workload is not available."""
+        deployment = children.get(("Deployment", name))
+        if deployment is None or workload_state(deployment, ()).is_available:
+            return ()
+        return await self._pods(namespace, name)
 
     async def namespace_uid(self, namespace: str) -> str:
         """Return the UID of a namespace, or "" when it is gone."""

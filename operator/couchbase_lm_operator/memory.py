@@ -21,12 +21,14 @@ class Memory:
     """One resource.
 
     ``seen_version`` is the newest resource version that an event told or a write of ours returned.
+    ``troubled_since`` is the monotonic time since which passes end in waiting or failure.
     ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``tombstone`` is the last
     body of a resource that is gone. ``references`` are the versions of the objects that the spec names.
     """
 
     seen_version: str = ""
-    failures: int = 0
+    generation: int = 0
+    troubled_since: float | None = None
     couchbase: CouchbaseCluster | None = None
     cache: CacheHealth | None = None
     cache_failures: int = 0

@@ -67,6 +67,7 @@ class Patrol:
                 version = await self.cluster.resource_version(kind, key.namespace, name)
                 if memory.references.get((kind, name), version) != version:
                     memory.references[kind, name] = version
+                    memory.troubled_since = None
                     self.queue.add(key)
 
     async def probe_caches(self) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
-from couchbase_lm_operator.core.removal_goal import removal_goal
 from couchbase_lm_operator.core.verdict import Proceed
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
@@ -47,9 +47,10 @@ class Remover:
             ClusterError: the API server did not answer.
         """
         try:
-            spec = LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {}).couchbase
+            whole = LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {})
         except ValidationError:
             return ""  # a spec that never could be used made nothing
+        spec = whole.couchbase
         if spec.resolved_provisioning != "RestAPI":
             return ""
         namespace = str(resource["metadata"]["namespace"])
@@ -60,7 +61,7 @@ class Remover:
         if isinstance(ca_pem, Missing | Unread):
             return f"the CA is not there ({ca_pem.what})"
         couchbase = CouchbaseCluster(
-            goal=removal_goal(resource, spec, await self.gatherer.namespace_uid(namespace)),
+            goal=couchbase_goal(whole, await self.gatherer.bare(resource), working_set_bytes=0),
             admin=Credentials(admin.values["username"], admin.values["password"]),
             user=None,
             trust=TlsTrust(ca_pem, spec.tls.insecure_skip_verify if spec.tls else False),

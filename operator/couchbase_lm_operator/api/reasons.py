@@ -27,6 +27,7 @@ class Reason(StrEnum):
     PROGRESSING = "Progressing", "The operator is working towards this generation."
     SUSPENDED = "Suspended", "spec.suspend is true: the operator observes and changes nothing."
     DELETING = "Deleting", "The resource is being deleted; what the operator created is being removed."
+    REMOVAL_ABANDONED = "RemovalAbandoned", "Bucket or user could not be removed from Couchbase and were left there."
     INVALID_SPEC = "InvalidSpec", "The specification cannot be used; the message names the field."
     OPERATOR_ERROR = "OperatorError", "The operator failed in an unexpected way; it tries again."
     CLUSTER_BUSY = "ClusterBusy", "The Kubernetes API server did not answer or asked to come back later."

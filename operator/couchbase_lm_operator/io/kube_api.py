@@ -71,7 +71,7 @@ class KubeApi:
 
     def __init__(self, kubeconfig: Path | None = None) -> None:
         self._kubeconfig = kubeconfig
-        self._client: client.ApiClient | None = None
+        self._client: Any = None
 
     async def __aenter__(self) -> Self:
         """Load the kubeconfig, or the service account when there is none.
@@ -80,11 +80,12 @@ class KubeApi:
             SettingsError: neither can be read.
         """
         configuration = client.Configuration()
+        loader: Any = config  # the official client is not typed
         try:
             if self._kubeconfig is None:
-                config.load_incluster_config(client_configuration=configuration)
+                loader.load_incluster_config(client_configuration=configuration)
             else:
-                await config.load_kube_config(str(self._kubeconfig), client_configuration=configuration)
+                await loader.load_kube_config(str(self._kubeconfig), client_configuration=configuration)
         except (config.ConfigException, OSError) as error:
             source = self._kubeconfig or "the pod's service account"
             raise SettingsError(f"cannot read the Kubernetes credentials from {source}: {error}") from error
@@ -102,6 +103,20 @@ class KubeApi:
     def server(self) -> str:
         """Return the URL of the API server."""
         return str(self._require_client().configuration.host)
+
+    async def connection_facts(self) -> dict[str, Any]:
+        """Return address, CA and credentials as the fields of ``kopf.ConnectionInfo``."""
+        configuration = self._require_client().configuration
+        token = (await configuration.auth_settings()).get("BearerToken", {}).get("value", "")
+        return {
+            "server": configuration.host,
+            "ca_path": configuration.ssl_ca_cert,
+            "insecure": not configuration.verify_ssl,
+            "certificate_path": configuration.cert_file,
+            "private_key_path": configuration.key_file,
+            "scheme": "Bearer" if token else None,
+            "token": token.removeprefix("Bearer ") or None,
+        }
 
     async def request(
         self,
@@ -179,7 +194,7 @@ class KubeApi:
         )
         return await api.call_api(method, url, headers, body=sent_body, _request_timeout=time_limit)
 
-    def _require_client(self) -> client.ApiClient:
+    def _require_client(self) -> Any:
         if self._client is None:
             raise RuntimeError("KubeApi is used outside of its context")
         return self._client

@@ -1,0 +1,185 @@
+"""From a gathered picture to what was done about it: check, plan, render, and the two arms side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator import workload_arm
+from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import bucket_record, claims
+from couchbase_lm_operator.core.backoff import MISSING_REFERENCE_DELAY_SECONDS
+from couchbase_lm_operator.core.checks import check
+from couchbase_lm_operator.core.facts import template_facts
+from couchbase_lm_operator.core.observed import Claim, Missing, ModelConfig, SecretValue, Unread
+from couchbase_lm_operator.core.plan import make_plan
+from couchbase_lm_operator.core.progress import Progress, Provisioned
+from couchbase_lm_operator.core.provisioning import CouchbaseFacts, Stage
+from couchbase_lm_operator.core.readiness import workload_state
+from couchbase_lm_operator.core.render import pod_template_hash, render
+from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
+from couchbase_lm_operator.errors import ClusterRefusedError
+from couchbase_lm_operator.io import credentials
+from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
+from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+from couchbase_lm_operator.provision_arm import Arm
+from couchbase_lm_operator.workload_arm import Applied
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+    from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
+    from couchbase_lm_operator.core.defaults import Defaults
+    from couchbase_lm_operator.core.observed import Observed
+    from couchbase_lm_operator.core.plan import Plan
+    from couchbase_lm_operator.core.verdict import Verdict
+    from couchbase_lm_operator.io.cluster import Cluster
+    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
+    from couchbase_lm_operator.memory import Memory
+    from couchbase_lm_operator.status_writer import StatusWriter
+
+_REFUSED_DELAY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Both arms; ``per_cluster`` passes at most talk to the same Couchbase at a time."""
+
+    cluster: Cluster
+    defaults: Defaults
+    guard: AddressGuard
+    per_cluster: int
+    _slots: dict[str, asyncio.Semaphore] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_slots", defaultdict(lambda: asyncio.Semaphore(self.per_cluster)))
+
+    async def work(
+        self, spec: LMCacheCouchbaseSpec, observed: Observed, writer: StatusWriter, memory: Memory
+    ) -> Progress:
+        """Bring the spec into effect as far as it goes now.
+
+        Raises:
+            ClusterError: the API server did not answer, or somebody else wrote meanwhile.
+        """
+        deployment = observed.children.get(("Deployment", observed.name))
+        progress = Progress(
+            observed=observed,
+            is_suspended=False,
+            plan=None,
+            verdict=check(spec, observed, self.defaults),
+            provisioned=None,
+            workload=workload_state(deployment, observed.pods),
+            pin=None,
+            cache=memory.cache,
+        )
+        if not isinstance(progress.verdict, Proceed):
+            return progress
+        plan = make_plan(spec, observed, self.defaults)
+        plan = replace(plan, couchbase=_with_record(plan.couchbase, observed))
+        user = await self._user(plan, observed)
+        if isinstance(user, Refuse):
+            return replace(progress, plan=plan, verdict=user)
+        couchbase = self._couchbase(spec, plan.couchbase, observed, user)
+        provisioned, applied = await asyncio.gather(
+            self._provision(couchbase, observed, writer), self._apply(spec, plan, observed)
+        )
+        progress = replace(
+            progress,
+            plan=plan,
+            verdict=applied.verdict,
+            provisioned=provisioned,
+            workload=workload_state(applied.deployment, observed.pods),
+            pin=applied.pin,
+        )
+        if not progress.is_provisioned:
+            memory.couchbase = None
+        elif isinstance(couchbase, CouchbaseCluster):
+            memory.couchbase = couchbase
+        return progress
+
+    async def _user(self, plan: Plan, observed: Observed) -> Credentials | Refuse | None:
+        """Return the credentials that the pods mount, generated when they are ours to make."""
+        goal = plan.couchbase
+        if goal.provisioning == "RestAPI":
+            return await credentials.ensure(self.cluster, observed.resource, goal.secret_name, goal.user, 0)
+        given = observed.user_credentials
+        return _login(given) if isinstance(given, SecretValue) else None
+
+    async def _apply(self, spec: LMCacheCouchbaseSpec, plan: Plan, observed: Observed) -> Applied:
+        config = observed.model_config
+        try:
+            return await workload_arm.run(
+                self.cluster,
+                observed,
+                render(plan),
+                fields_hash=pod_template_hash(plan),
+                facts=template_facts(plan, config.revision if isinstance(config, ModelConfig) else ""),
+                approved=spec.rollout.approve or "",
+            )
+        except ClusterRefusedError as error:
+            told = f"The API server refused {error.what} ({error.reason}): {error.message}"
+            wait = Wait(Reason.CLUSTER_REFUSED, told, _REFUSED_DELAY_SECONDS)
+            return Applied(wait, None, observed.children.get(("Deployment", observed.name)))
+
+    def _couchbase(
+        self, spec: LMCacheCouchbaseSpec, goal: CouchbaseGoal, observed: Observed, user: Credentials | None
+    ) -> CouchbaseCluster | Provisioned:
+        """Return access to the cluster, or how far it goes without a Secret or a CA that is not there."""
+        is_external = goal.provisioning == "External"
+        admin, ca_pem, tls = observed.admin_credentials, observed.ca_pem, spec.couchbase.tls
+        for needed in (ca_pem, observed.user_credentials if is_external else admin):
+            if isinstance(needed, Missing | Unread):
+                return Provisioned(Stage.REACH, not_there(needed), goal.record, CouchbaseFacts())
+        return CouchbaseCluster(
+            goal=goal,
+            admin=_login(admin) if isinstance(admin, SecretValue) else None,
+            user=user,
+            trust=TlsTrust(
+                ca_pem if isinstance(ca_pem, str) else None, skip_verify=tls.insecure_skip_verify if tls else False
+            ),
+            guard=self.guard,
+        )
+
+    async def _provision(
+        self, couchbase: CouchbaseCluster | Provisioned, observed: Observed, writer: StatusWriter
+    ) -> Provisioned:
+        if isinstance(couchbase, Provisioned):
+            return couchbase
+        goal = couchbase.goal
+        arm = Arm(couchbase, observed.generation, _rival(goal, observed), writer.save_record)
+        async with self._slots[goal.connection_string]:
+            return await arm.provision()
+
+
+def not_there(missing: Missing | Unread) -> Verdict:
+    """Return the wait for an object that the spec names."""
+    if isinstance(missing, Unread):
+        told = f"{missing.what} cannot be read: {missing.detail}."
+        return Wait(Reason.REFERENCE_UNREADABLE, told, _REFUSED_DELAY_SECONDS)
+    reason = Reason.CONFIG_MAP_MISSING if "ConfigMap" in missing.what else Reason.SECRET_MISSING
+    told = f"{missing.what} does not exist: create it; it is picked up by itself."
+    return Wait(reason, told, MISSING_REFERENCE_DELAY_SECONDS)
+
+
+def _login(secret: SecretValue) -> Credentials:
+    return Credentials(secret.values["username"], secret.values["password"])
+
+
+def _with_record(goal: CouchbaseGoal, observed: Observed) -> CouchbaseGoal:
+    return replace(goal, record=bucket_record.from_status(observed.status.get("couchbase") or {}))
+
+
+def _rival(goal: CouchbaseGoal, observed: Observed) -> Refuse | None:
+    is_ours_to_make = goal.provisioning == "RestAPI"
+    own = Claim(
+        namespace=observed.namespace,
+        name=observed.name,
+        uid=observed.uid,
+        created=str(observed.resource["metadata"]["creationTimestamp"]),
+        bucket=goal.bucket.name,
+        user=goal.user if is_ours_to_make else "",
+        owns_bucket=is_ours_to_make and goal.bucket.management == "Owned",
+    )
+    return claims.rival(goal, own, observed.claims)
