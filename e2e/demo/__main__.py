@@ -25,12 +25,14 @@ def up(cluster: str, image_registry: str) -> None:
     """Bring everything up, then prove that a second pod answers from what the first computed."""
     made = stack.Made.load()
     if cluster == "local":
-        made.started_node = made.started_node or not lifecycle.is_up()
+        made.started_node = made.started_node or not lifecycle.is_healthy()
         made.save()
         lifecycle.up()
     kube = Kube(stack.own_kubeconfig(cluster))
     made.kubeconfig = str(kube.kubeconfig)
     made.save()
+    if cluster == "external" and not image_registry:
+        raise DemoError("CLUSTER=external needs IMAGE_REGISTRY to name a registry that your cluster pulls from")
     images = registry.publish(image_registry) if cluster == "external" else registry.load_locally()
     with PROGRESS.step("namespaces, Couchbase (emulated) and its admin Secret"):
         stack.make_namespaces(kube, stack.PLACE, made)
@@ -39,7 +41,7 @@ def up(cluster: str, image_registry: str) -> None:
     with PROGRESS.step("installing the operator from charts/lmcache-couchbase"):
         stack.install_operator(kube, stack.PLACE, images["operator"], made)
     with PROGRESS.step("applying examples/quickstart.yaml and waiting for Ready"):
-        name = stack.apply_quickstart(kube, stack.PLACE, images["engine-cpu"])["metadata"]["name"]
+        name = stack.apply_quickstart(kube, stack.PLACE, images["engine-cpu"].reference)["metadata"]["name"]
         resource = stack.wait_until_ready(kube, stack.PLACE, name)
     bucket = Bucket(kube, stack.PLACE, password, resource["status"]["couchbase"])
     prove(Workload(kube, stack.PLACE.name, name), resource, bucket, stack.FOLDER)

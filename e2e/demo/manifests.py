@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from couchbase_lm_operator import names
+from e2e.images.registry import Published
+
 Manifest = dict[str, Any]
 
 COUCHBASE = "couchbase"
-ADMIN_SECRET = "couchbase-admin"
+CONTENT = f"{names.GROUP}/image-content"
+ADMIN_SECRET = "cb-admin"
 ADMIN_USER = "Administrator"
 MANAGEMENT_PORT = 8091
 KV_PORT = 11210
@@ -67,30 +71,30 @@ def admin_secret(namespace: str, password: str) -> Manifest:
     }
 
 
-def couchbase(place: Place, image: str) -> list[Manifest]:
+def couchbase(place: Place, image: Published) -> list[Manifest]:
     """Return the emulator's Deployment and Service; its data lives as long as its pod."""
     labels = {"app.kubernetes.io/name": COUCHBASE}
     arguments = [
         *("--host", "0.0.0.0", "--advertise", place.couchbase_host),
         *("--mgmt-port", str(MANAGEMENT_PORT), "--kv-port", str(KV_PORT)),
         *("--memory-quota-mib", str(MEMORY_QUOTA_MIB)),
-        *("--username", ADMIN_USER, "--password-file", "/admin/password"),
+        *("--username", ADMIN_USER),
     ]
+    password_key = {"name": ADMIN_SECRET, "key": "password"}
     container = {
         "name": COUCHBASE,
-        "image": image,
+        "image": image.reference,
         "args": arguments,
+        "env": [{"name": "COUCHBASE_EMULATOR_PASSWORD", "valueFrom": {"secretKeyRef": password_key}}],
         "ports": [{"name": "management", "containerPort": MANAGEMENT_PORT}, {"name": "kv", "containerPort": KV_PORT}],
         "readinessProbe": {"tcpSocket": {"port": MANAGEMENT_PORT}, "periodSeconds": 2},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "6Gi"}},
         "securityContext": _RESTRICTED,
-        "volumeMounts": [{"name": "admin", "mountPath": "/admin", "readOnly": True}],
     }
     pod = {
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
-        "volumes": [{"name": "admin", "secret": {"secretName": ADMIN_SECRET}}],
     }
     ports = [
         {"name": "management", "port": MANAGEMENT_PORT, "targetPort": MANAGEMENT_PORT},
@@ -105,7 +109,7 @@ def couchbase(place: Place, image: str) -> list[Manifest]:
             "replicas": 1,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": {"metadata": {"labels": labels, "annotations": {CONTENT: image.inputs}}, "spec": pod},
         },
     }
     service = {

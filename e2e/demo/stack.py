@@ -19,6 +19,7 @@ from e2e.demo import manifests
 from e2e.demo.journey import PROGRESS
 from e2e.demo.kube import DemoError, Kube
 from e2e.demo.manifests import Place
+from e2e.images.registry import Published
 
 FOLDER = ROOT / ".local" / "demo"
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
@@ -82,7 +83,7 @@ def admin_password(kube: Kube, place: Place) -> str:
     return secrets.token_urlsafe(24)
 
 
-def run_couchbase(kube: Kube, place: Place, image: str, password: str) -> None:
+def run_couchbase(kube: Kube, place: Place, image: Published, password: str) -> None:
     """Run the emulator behind a Service and give both sides the administrator's Secret."""
     for namespace in (place.couchbase, place.name):
         kube.apply(manifests.admin_secret(namespace, password))
@@ -92,13 +93,14 @@ def run_couchbase(kube: Kube, place: Place, image: str, password: str) -> None:
     kube.kubectl(*rollout, "--timeout=120s")
 
 
-def install_operator(kube: Kube, place: Place, image: str, made: Made) -> None:
+def install_operator(kube: Kube, place: Place, image: Published, made: Made) -> None:
     """Install or upgrade our chart, watching the place's namespace alone, and wait until the operator runs."""
     if kube.get("crd", f"{names.PLURAL}.{names.GROUP}") is None:
         made.crd = True
         made.save()
-    repository, _, tag = image.rpartition(":")
-    values = ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}"]
+    values = ["--set", f"image.repository={image.repository}", "--set", f"image.tag={image.tag}"]
+    content = manifests.CONTENT.replace(".", "\\.")
+    values += ["--set-string", f"podAnnotations.{content}={image.inputs}"]
     values += ["--set", f"watchNamespaces={{{place.name}}}"]
     kube.helm(
         "upgrade",

@@ -21,17 +21,17 @@ class EmulatorFaults:
 
     def kill_nodes(self) -> None:
         """Drop every client connection and refuse new ones; the data stays."""
-        self._post({"kill_node": [0]})
+        self._post({"kill_node": 0})
 
     def clear(self) -> None:
         """Behave well again."""
-        self._post({"clear": True})
+        self._post({"clear": True, "revive_node": 0})
 
     def write_count(self) -> int:
         """Return how many writes, over REST and KV, the emulator has taken since its start."""
         with self._management() as url:
             counters = httpx.get(f"{url}/_emulator/counters", auth=self._login(), timeout=30).raise_for_status().json()
-        return sum(value for name, value in counters.items() if name.endswith("_writes"))
+        return int(counters["restWrites"] + counters["kvWrites"])
 
     def _post(self, switches: dict[str, object]) -> None:
         with self._management() as url:
