@@ -54,7 +54,10 @@ def is_ready() -> bool:
     """Tell whether it answers."""
     if not paths.CONTAINERD_SOCKET.exists():
         return False
-    return subprocess.run([*_CTR, "version"], capture_output=True, check=False, timeout=10).returncode == 0
+    try:
+        return subprocess.run([*_CTR, "version"], capture_output=True, check=False, timeout=10).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def ctr(*arguments: str | Path) -> str:

@@ -131,6 +131,7 @@ def _start() -> None:
     if record is None or not record.is_usable:
         # Leftovers of another boot, another format, or a run killed before its record was written.
         _remove()
+        network.require_free()
         record = NodeRecord(ROOT, _boot(), _STATE_FORMAT)
     elif not record.owner.exists():
         record = NodeRecord(ROOT, _boot(), _STATE_FORMAT)
@@ -153,7 +154,7 @@ def _start() -> None:
 
 
 def _remove() -> None:
-    if any(path.exists() for path in (paths.STATE, paths.DATA)):
+    if paths.STATE.exists() or paths.DATA.exists() or network.has_bridge():
         with CLUSTER.step("removing the node"):
             removal.remove_node([service.record for service in services()])
 

@@ -4,6 +4,7 @@ Pods get no way out of the machine. Everything made here carries a name of ours,
 names are fixed (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-mode-nftables).
 """
 
+import ipaddress
 import json
 import subprocess
 from pathlib import Path
@@ -11,15 +12,32 @@ from typing import Final
 
 from e2e.cluster import configuration, paths
 from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterError
 
 GUARD_TABLE: Final = ("inet", paths.NETWORK_NAME)
 PROXY_TABLES: Final = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
 _CLOSED_PORTS = (paths.API_PORT, paths.KUBELET_PORT)
 
 
+def require_free() -> None:
+    """Check, before the node is made, that nothing else on the machine has its networks or kube-proxy's tables.
+
+    Raises:
+        ClusterError: something has; the message names it.
+    """
+    own = [ipaddress.IPv4Network(network) for network in (paths.POD_CIDR, paths.SERVICE_CIDR)]
+    for route in json.loads(run(["ip", "-json", "-4", "route", "show"])):
+        taken = ipaddress.IPv4Network("0.0.0.0/0" if route["dst"] == "default" else route["dst"])
+        if any(taken.subnet_of(network) for network in own):
+            raise ClusterError(f"{taken} is routed to {route.get('dev')}; the node needs it, stop what uses it first")
+    for family, table in PROXY_TABLES:
+        if has_table(family, table):
+            raise ClusterError(f"nft table `{family} {table}` exists: another kube-proxy works on this machine")
+
+
 def ensure() -> None:
     """Make bridge, address, guard table and CNI configuration; what is there already stays."""
-    if not (Path("/sys/class/net") / paths.BRIDGE).exists():
+    if not has_bridge():
         run(["ip", "link", "add", paths.BRIDGE, "type", "bridge"])
     length = paths.POD_CIDR.partition("/")[2]
     run(["ip", "address", "replace", f"{paths.NODE_ADDRESS}/{length}", "dev", paths.BRIDGE])
@@ -33,8 +51,13 @@ def remove() -> None:
     for family, table in (GUARD_TABLE, *PROXY_TABLES):
         if has_table(family, table):
             run(["nft", "delete", "table", family, table])
-    if (Path("/sys/class/net") / paths.BRIDGE).exists():
+    if has_bridge():
         run(["ip", "link", "delete", paths.BRIDGE])
+
+
+def has_bridge() -> bool:
+    """Tell whether the node's bridge exists."""
+    return (Path("/sys/class/net") / paths.BRIDGE).exists()
 
 
 def has_table(family: str, table: str) -> bool:

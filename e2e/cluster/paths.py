@@ -2,8 +2,8 @@
 
 Three roots:
 
-* `STATE`: sockets, certificates, logs and records of what is running. Short, because socket paths end at 108 bytes.
-* `DATA`: what may grow: etcd, containerd's images and layers, the kubelet's volumes.
+* `STATE`: sockets, certificates and records of what is running. Short, because socket paths end at 108 bytes.
+* `DATA`: what may grow: etcd, containerd's images and layers, the kubelet's volumes, logs.
 * `cache()`: what survives the node: built programs and images, shared by all checkouts of a user.
 
 `STATE` and `DATA` belong to the machine, not to a checkout, because ports, bridge and nft tables do as well.
@@ -21,7 +21,6 @@ LOCK_FILE: Final = Path("/run/lmcache-couchbase-e2e.lock")
 NODE_RECORD: Final = STATE / "node.json"
 PROCESS_RECORDS: Final = STATE / "processes"
 KERNEL_RECORD: Final = STATE / "kernel-settings.json"
-LOGS: Final = STATE / "log"
 CONFIG: Final = STATE / "config"
 TRACES_RECORD: Final = STATE / "traces.json"
 PKI: Final = STATE / "pki"
@@ -36,6 +35,7 @@ RUNC_STATE: Final = STATE / "runc"
 KUBELET_ROOT: Final = DATA / "kubelet"
 ETCD_DATA: Final = DATA / "etcd"
 VOLUME_PLUGINS: Final = DATA / "volume-plugins"
+LOGS: Final = DATA / "log"
 POD_LOGS: Final = DATA / "pod-logs"
 
 CGROUP_NAME: Final = "lmcache-couchbase-e2e"
@@ -64,7 +64,6 @@ DNS_PORT: Final = 16053
 DNS_HEALTH_PORT: Final = 16081
 
 API_URL: Final = f"https://127.0.0.1:{API_PORT}"
-CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def kubeconfig() -> Path:

@@ -70,5 +70,6 @@ def test_without_a_node_there_is_nothing_to_do(
 ) -> None:
     monkeypatch.setattr(paths, "STATE", tmp_path / "absent")
     monkeypatch.setattr(paths, "DATA", tmp_path / "absent")
+    monkeypatch.setattr(paths, "BRIDGE", "lmcb-absent")
     lifecycle.down()
     assert removed == []
