@@ -58,7 +58,7 @@ def couchbase_goal(connection_string: str, management_urls: tuple[str, ...], **c
     return replace(goal, **changes)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """The operator died here."""
 
 
@@ -141,11 +141,12 @@ class Arm:
 
     def _act(self, what: str) -> None:
         if self.kill_after is not None and len(self.actions) >= self.kill_after:
-            raise Killed(what)
+            raise KilledError(what)
         self.actions.append(what)
 
 
 def arm_for(emulator: Emulator, **changes: Any) -> Arm:
     """An arm with working credentials."""
-    goal = couchbase_goal(emulator.connection_string, tuple(emulator.management_urls), **changes)
-    return Arm(goal, Credentials(emulator.admin_username, emulator.admin_password), Credentials(USER, PASSWORD))
+    goal = couchbase_goal(emulator.connection_string, tuple(emulator.management_urls))
+    goal = replace(goal, **changes)
+    return Arm(goal, Credentials(emulator.admin_username, emulator.admin_password), Credentials(goal.user, PASSWORD))

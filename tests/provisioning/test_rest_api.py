@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import httpx
 import pytest
@@ -14,10 +15,11 @@ from couchbase.exceptions import CouchbaseException
 from couchbase.options import ClusterOptions
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import provisioning
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.io.couchbase.access import Credentials
 from e2e.couchbase_emulator import FOREVER, Emulator, running_emulator
-from tests.provisioning.arm import BUCKET, MEBIBYTE, PASSWORD, USER, Killed, arm_for, bucket_goal
+from tests.provisioning.arm import BUCKET, MEBIBYTE, PASSWORD, USER, KilledError, arm_for, bucket_goal
 
 
 async def admin_call(emulator: Emulator, method: str, path: str, **form: str) -> httpx.Response:
@@ -29,8 +31,9 @@ async def admin_call(emulator: Emulator, method: str, path: str, **form: str) ->
         return response
 
 
-async def bucket_of(emulator: Emulator, name: str = BUCKET) -> dict:
-    return (await admin_call(emulator, "GET", f"/pools/default/buckets/{name}")).json()
+async def bucket_of(emulator: Emulator, name: str = BUCKET) -> dict[str, Any]:
+    found: dict[str, Any] = (await admin_call(emulator, "GET", f"/pools/default/buckets/{name}")).json()
+    return found
 
 
 @pytest.mark.parametrize(("nodes", "replicas"), [(1, 0), (3, 1)])
@@ -70,9 +73,7 @@ def test_the_sdk_reaches_its_collection_and_nothing_else() -> None:
         emulator.create_bucket("foreign")
         arm = arm_for(emulator)  # type: ignore[arg-type]
         asyncio.run(arm.until_done())
-        cluster = Cluster.connect(
-            emulator.connection_string, ClusterOptions(PasswordAuthenticator(USER, PASSWORD))
-        )
+        cluster = Cluster.connect(emulator.connection_string, ClusterOptions(PasswordAuthenticator(USER, PASSWORD)))
         try:
             bucket = cluster.bucket(BUCKET)
             bucket.scope("team").collection("demo").upsert("k", {"v": 1}, timeout=timedelta(seconds=5))
@@ -91,7 +92,7 @@ async def test_an_operator_killed_anywhere_is_continued_by_the_next(killed_after
         arm.kill_after = killed_after
         try:
             await arm.until_done()
-        except Killed:
+        except KilledError:
             arm.kill_after = None
         await arm.until_done()
 
@@ -190,7 +191,7 @@ async def test_an_intent_does_not_claim_a_bucket_with_foreign_scopes_or_document
         arm = arm_for(emulator)
         emulator.faults.http_drop = 0
         arm.kill_after = 1  # the intent is saved, the creation never sent
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             await arm.one_pass()
         emulator.create_bucket(BUCKET)
         emulator.create_collection(BUCKET, "their", "data")
@@ -315,8 +316,10 @@ async def test_workload_credentials_may_come_later() -> None:
     async with Emulator() as emulator:
         arm = arm_for(emulator)
         arm.user = None
-        while not isinstance(verdict := await arm.one_pass(), Wait) or verdict.reason is not Reason.CREDENTIALS_PENDING:
-            await asyncio.sleep(0.02)
+        for _ in range(4):
+            verdict = await arm.one_pass()
+        assert isinstance(verdict, Wait)
+        assert verdict.reason is Reason.CREDENTIALS_PENDING
         assert "demo-couchbase" in verdict.message
         arm.user = Credentials(USER, PASSWORD)
         await arm.until_done()
@@ -374,8 +377,6 @@ async def test_a_lost_race_for_memory_is_told_from_the_servers_own_numbers() -> 
         cluster = arm.cluster
         seen = await cluster.read()
         emulator.create_bucket("faster", quota_mib=300)
-        from couchbase_lm_operator.core import provisioning  # noqa: I001
-
         decision = provisioning.decide(arm.goal, seen, credentials_present=True, generation=1)
         outcome = await cluster.execute(decision.steps)
         verdict = provisioning.verdict_after(decision, arm.goal, outcome)

@@ -202,7 +202,12 @@ def _broken_trouble(error: httpx.HTTPError, endpoint: str) -> CouchbaseTrouble:
             f"What answers at {endpoint} does not speak HTTP: name the management port (8091, with TLS 18091).",
             endpoint,
         )
-    return CouchbaseTrouble(Trouble.UNREACHABLE, f"{endpoint} closed the connection without an answer.", endpoint)
+    return CouchbaseTrouble(
+        Trouble.UNREACHABLE,
+        f"{endpoint} closed the connection without an answer: check that it is the management port (8091, with TLS "
+        "18091).",
+        endpoint,
+    )
 
 
 def _is_tls(error: BaseException | None) -> bool:
