@@ -31,6 +31,14 @@ COPY requirements/images.lock requirements/
 RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \
     python3 -m venv /opt/build && pip install -q --require-hashes -r requirements/images.lock
 
+# The plugin and what it needs, as wheels for every interpreter that an engine image may have.
+FROM builder AS wheelhouse
+COPY operator/couchbase_lm_operator/__init__.py operator/couchbase_lm_operator/
+COPY operator/couchbase_lm_operator/wheelhouse operator/couchbase_lm_operator/wheelhouse
+COPY plugin/couchbase-lm-cache plugin/couchbase-lm-cache
+RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \
+    PYTHONPATH=operator python -m couchbase_lm_operator.wheelhouse build /opt/wheelhouse
+
 FROM builder AS operator-builder
 COPY requirements/operator.lock requirements/
 RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \
@@ -40,15 +48,12 @@ COPY pyproject.toml README.md LICENSE compat.yaml ./
 COPY operator operator
 RUN pip wheel -q --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
     && uv pip install -q --python /opt/lmcb/bin/python --no-deps --compile-bytecode /tmp/wheels/*.whl
-COPY plugin plugin
-RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \
-    python -m couchbase_lm_operator.wheelhouse build /opt/wheelhouse
 
 FROM python AS operator
 LABEL org.opencontainers.image.title="lmcache-couchbase operator" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=operator-builder /opt/lmcb /opt/lmcb
-COPY --from=operator-builder /opt/wheelhouse /opt/wheelhouse
+COPY --from=wheelhouse /opt/wheelhouse /opt/wheelhouse
 ENV PATH=/opt/lmcb/bin:${PATH} \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1
