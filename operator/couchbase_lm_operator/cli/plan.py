@@ -1,0 +1,102 @@
+"""``lmcb plan FILE``: what the operator would make of a resource, offline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from pydantic import ValidationError
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+from couchbase_lm_operator.cli import documents
+from couchbase_lm_operator.cli.failure import BadInputError
+from couchbase_lm_operator.cli.numbers import number_rows, numbers
+from couchbase_lm_operator.cli.offline import UNKNOWN_NAMESPACE_UID, offline_plan
+from couchbase_lm_operator.cli.output import dumped, output_option, table
+from couchbase_lm_operator.core.compat import defaults
+from couchbase_lm_operator.core.observed import Missing
+from couchbase_lm_operator.core.plan import Plan
+from couchbase_lm_operator.core.render import render
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, ModelConfig
+
+# The namespace's UID is known in the cluster only; names that contain its hash show this instead.
+_UNKNOWN_ID = names.cluster_id(UNKNOWN_NAMESPACE_UID)
+_SHOWN_ID = "<cluster>"
+
+
+@click.command("plan")
+@click.argument("file")
+@click.option("--model-config", "config_path", help="The model's config.json, when it is not in a ConfigMap of FILE.")
+@click.option("--namespace", "-n", default="default", show_default=True, help="Namespace when FILE names none.")
+@click.option("--allow-host-path", is_flag=True, help="Plan as an operator that allows hostPath volumes.")
+@output_option
+def plan_command(file: str, config_path: str | None, namespace: str, output: str, *, allow_host_path: bool) -> None:
+    """Show numbers, choices and manifests for the resource in FILE (- is standard input). Asks no cluster."""
+    found = documents.read_documents(file)
+    resource = documents.only_resource(found, file)
+    resource["metadata"] = {"namespace": namespace, "uid": "", **resource["metadata"]}
+    spec = _spec(resource, file)
+    config = _config(spec, found, resource["metadata"]["namespace"], config_path)
+    release = defaults(allow_host_path=allow_host_path)
+    click.echo(_shown(offline_plan(spec, resource, config, release), output))
+
+
+def _spec(resource: Manifest, path: str) -> LMCacheCouchbaseSpec:
+    try:
+        return LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {}, extra="forbid")
+    except ValidationError as error:
+        problems = [f"  spec.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        raise BadInputError(f"{path} is not a valid {names.KIND}:\n" + "\n".join(problems)) from error
+
+
+def _config(
+    spec: LMCacheCouchbaseSpec, found: list[Manifest], namespace: str, config_path: str | None
+) -> ModelConfig | MalformedModelConfig | Missing:
+    if config_path is not None:
+        return documents.config_from_file(config_path)
+    reference = spec.model.config.config_map_ref if spec.model.config else None
+    if reference is not None:
+        return documents.config_from_map(found, reference.name, reference.key, namespace)
+    raise BadInputError(
+        f"config.json of {spec.model.id} is on the hub, and this command asks nobody: give it with --model-config PATH."
+    )
+
+
+def _shown(plan: Plan, form: str) -> str:
+    manifests = list(render(plan))
+    unknown = _unknowns(plan)
+    if form != "table":
+        whole: dict[str, Any] = {
+            "numbers": numbers(plan.sizing),
+            "choices": [{"field": c.field, "value": c.value, "reason": c.reason} for c in plan.choices],
+            "unknown": dict(unknown),
+            "warnings": list(plan.warnings),
+            "manifests": manifests,
+        }
+        return dumped(whole, form).replace(_UNKNOWN_ID, _SHOWN_ID)
+    choices = [(choice.field, choice.value, choice.reason) for choice in plan.choices]
+    parts = [
+        table(number_rows(plan.sizing), ("NUMBER", "VALUE", "MEANING")),
+        table([*choices, *((field, "unknown", why) for field, why in unknown)], ("FIELD", "VALUE", "REASON")),
+        *(f"Warning: {text}" for text in plan.warnings),
+        "\n".join("---\n" + dumped(manifest, "yaml") for manifest in manifests),
+    ]
+    return "\n\n".join(parts).replace(_UNKNOWN_ID, _SHOWN_ID)
+
+
+def _unknowns(plan: Plan) -> list[tuple[str, str]]:
+    """Return what only a cluster can tell, and where it comes from."""
+    bucket = plan.couchbase.bucket
+    found = []
+    if plan.couchbase.provisioning == "RestAPI" and bucket.management == "Owned":
+        if bucket.memory_quota_bytes is None:
+            found.append(("couchbase.bucket.memoryQuota", "the smaller of bucketQuotaBytes and half of what is free"))
+        if bucket.replicas is None:
+            found.append(("couchbase.bucket.replicas", "data nodes and auto-failover settings decide"))
+    if not plan.values.revision and not plan.values.is_path:
+        found.append(("model.revision", "the hub resolves it to a commit; cache.keyPrefix depends on it"))
+    found.append((_SHOWN_ID, "short id of the cluster in derived names"))
+    return found
