@@ -105,7 +105,10 @@ class Runtime:
             for namespace in settings.namespaces or ("",):
                 part = f"watch {kind} {namespace}".strip()
                 life = _life(watchdog, part)
-                self._spawn(part, watch_children(cluster, kind, namespace, self._wake, life))
+                self._spawn(
+                    part,
+                    watch_children(cluster, kind, namespace, lambda where, name: self.wake(Key(where, name)), life),
+                )
         self._spawn("sweep", patrol.every(settings.sweep_seconds, "sweep", patrol.sweep))
         self._spawn(
             "references", patrol.every(settings.reference_poll_seconds, "references", patrol.look_at_references)
@@ -132,21 +135,22 @@ class Runtime:
         memory.seen_version = resource_version
         memory.tombstone = None
         memory.removal_attempts = 0
-        self._wake(*key)
+        self.wake(key)
 
     def note_deletion(self, key: Key, body: Manifest) -> None:
         """Keep the last body of a resource that is gone: what it left at Couchbase is still to be removed."""
         self.memories.of(key).tombstone = body
-        self._wake(*key)
+        self.wake(key)
 
     def raise_failure(self) -> None:
         """Raise what ended one of the operator's own tasks, if anything did."""
         if self._failure is not None:
             raise OperatorError("one of the operator's own tasks failed") from self._failure
 
-    def _wake(self, namespace: str, name: str) -> None:
+    def wake(self, key: Key) -> None:
+        """Ask for a pass over a resource."""
         if self._queue is not None:
-            self._queue.add(Key(namespace, name))
+            self._queue.add(key)
 
     def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

@@ -158,7 +158,9 @@ class World:
             return await until(check, seconds=seconds)
         except AssertionError as error:
             conditions = (await self.status(name)).get("conditions")
-            raise AssertionError(f"{kind} is not {status} {reason or ''}: {json.dumps(conditions, indent=1)}") from error
+            raise AssertionError(
+                f"{kind} is not {status} {reason or ''}: {json.dumps(conditions, indent=1)}"
+            ) from error
 
     async def versions(self) -> dict[tuple[str, str], str]:
         """Return the resource version of everything in the namespace, Events too."""
@@ -174,13 +176,17 @@ class World:
     # -- the operator
 
     def settings(self, **changes: Any) -> Settings:
-        fast = {"reference_poll_seconds": 0.5, "cache_probe_seconds": 0.5, "sweep_seconds": 5.0}
+        fast: dict[str, Any] = {
+            "reference_poll_seconds": 0.5,
+            "cache_probe_seconds": 0.5,
+            "sweep_seconds": 5.0,
+            "operator_image": "localhost/lmcache-couchbase/operator:test",
+        }
         return Settings(
             kubeconfig=self.server.kubeconfig,
             namespaces=(self.namespace,),
             http_host="127.0.0.1",
             http_port=0,
-            operator_image="localhost/lmcache-couchbase/operator:test",
             **{**fast, **changes},
         )
 

@@ -70,20 +70,30 @@ def is_ours(live: Manifest, resource_uid: str) -> bool:
 def check_names_are_free(
     rendered: Iterable[Manifest], children: Mapping[tuple[str, str], Manifest], resource_uid: str
 ) -> Verdict:
-    """Refuse when an object of a needed name is not ours; a lost label alone does not make it foreign."""
+    """Refuse when an object of a needed name belongs to somebody else.
+
+    What a deleted resource of the same name left behind on purpose (an orphaning delete) has no controller
+    and still our mark: it is taken over, so that its pods go on running.
+    """
     for manifest in rendered:
         live = children.get(key(manifest))
-        if live is None:
+        if live is None or _is_takeable(live, resource_uid):
             continue
-        owners = live["metadata"].get("ownerReferences") or []
-        if not any(owner.get("uid") == resource_uid for owner in owners):
-            kind, name = key(manifest)
-            return Refuse(
-                Reason.CHILD_NOT_OURS,
-                f"{kind} {name} exists and does not belong to this resource: delete it, or give this resource "
-                "another metadata.name.",
-            )
+        kind, name = key(manifest)
+        return Refuse(
+            Reason.CHILD_NOT_OURS,
+            f"{kind} {name} exists and does not belong to this resource: delete it, or give this resource "
+            "another metadata.name.",
+        )
     return Proceed()
+
+
+def _is_takeable(live: Manifest, resource_uid: str) -> bool:
+    owners = live["metadata"].get("ownerReferences") or []
+    if any(owner.get("uid") == resource_uid for owner in owners):
+        return True
+    has_controller = any(owner.get("controller") for owner in owners)
+    return not has_controller and names.ANNOTATION_RENDERED_HASH in (live["metadata"].get("annotations") or {})
 
 
 def difference(manifest: Manifest, live: Manifest | None) -> str | None:
