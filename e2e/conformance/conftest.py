@@ -60,9 +60,8 @@ def place(world: World, bucket: str) -> Place:
 @pytest.fixture(scope="session")
 def admin(target: Target) -> Iterator[Cluster]:
     """SDK connection of the administrator."""
-    cluster = target.cluster()
-    yield cluster
-    cluster.close()
+    with target.cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -44,15 +44,20 @@ class Target:
         auth = (username or self.username, self.password if password is None else password)
         return httpx.Client(base_url=self.management_url, auth=auth, verify=self.tls_context() or True, timeout=60)
 
-    def cluster(self, username: str | None = None, password: str | None = None) -> Cluster:
-        """SDK connection, as administrator unless told otherwise."""
+    @contextmanager
+    def cluster(self, username: str | None = None, password: str | None = None) -> Iterator[Cluster]:
+        """SDK connection, as administrator unless told otherwise; closed after the block."""
         authenticator = PasswordAuthenticator(
             username or self.username,
             self.password if password is None else password,
             cert_path=str(self.ca_path) if self.ca_path else None,
         )
         options = ClusterOptions(authenticator, transcoder=RawBinaryTranscoder(), enable_compression=False)
-        return Cluster(self.connection_string, options)
+        cluster = Cluster(self.connection_string, options)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
 
     def tls_context(self) -> ssl.SSLContext | None:
         """TLS context that trusts the cluster, or None without TLS."""

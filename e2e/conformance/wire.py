@@ -53,9 +53,7 @@ def vbucket_of(key: bytes, vbuckets: int) -> int:
 class WireClient:
     """One connection to one node."""
 
-    def __init__(
-        self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_seconds: float = 10
-    ) -> None:
+    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_seconds: float = 10) -> None:
         connection = socket.create_connection((host, port), timeout=timeout_seconds)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = tls.wrap_socket(connection, server_hostname=host) if tls else connection

@@ -82,9 +82,7 @@ class World:
     def drop_bucket(self, name: str) -> None:
         """Delete a bucket and wait until its name is free."""
         self.http.delete(f"/pools/default/buckets/{name}")
-        eventually(
-            lambda: self.http.get(f"/pools/default/buckets/{name}").status_code == 404, f"bucket {name} is gone"
-        )
+        eventually(lambda: self.http.get(f"/pools/default/buckets/{name}").status_code == 404, f"bucket {name} is gone")
 
     def make_collection(self, bucket: str, scope: str | None = None, **parameters: Any) -> tuple[str, str]:
         """Create a scope, when none is given, and a collection that every node knows; returns both names."""
@@ -93,9 +91,7 @@ class World:
             scope = unique("scope")
             succeed(self.http.post(base, data={"name": scope}))
         collection = parameters.pop("name", None) or unique("collection")
-        response = succeed(
-            self.http.post(f"{base}/{scope}/collections", data={"name": collection} | parameters)
-        )
+        response = succeed(self.http.post(f"{base}/{scope}/collections", data={"name": collection} | parameters))
         self.ensure_manifest(bucket, response.json()["uid"])
         return scope, collection
 
@@ -107,9 +103,7 @@ class World:
         """Create a user that can log in everywhere."""
         username = username or unique("user")
         self._users.append(username)
-        succeed(
-            self.http.put(f"/settings/rbac/users/local/{username}", data={"password": password, "roles": roles})
-        )
+        succeed(self.http.put(f"/settings/rbac/users/local/{username}", data={"password": password, "roles": roles}))
         self.await_login(username, password)
         return username
 

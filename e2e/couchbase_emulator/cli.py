@@ -32,7 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="In-memory emulator of Couchbase Server for tests and demos: data service and management REST. "
         "Prints one JSON line on standard output when it is ready, then serves until SIGINT or SIGTERM.",
         epilog='Faults are switched with POST /_emulator/faults (full administrator), such as {"http_503": 3} or '
-        '{"kill_node": 0, "revive_after_seconds": 10}; GET shows all switches. GET /_emulator/counters tells what clients did.',
+        '{"kill_node": 0, "revive_after_seconds": 10}; GET shows all switches. GET /_emulator/counters tells what '
+        "clients did.",
         formatter_class=_Formatter,
     )
     add = parser.add_argument

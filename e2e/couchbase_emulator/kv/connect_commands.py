@@ -153,8 +153,12 @@ def collection_id(session: Session, request: Request) -> None:
         session.refuse_unknown_collection(request, Status.UNKNOWN_SCOPE)
         return
     collection = scope.collections.get(collection_name or DEFAULT)
-    if collection is None or not session.privileges(scope, collection):
+    held = session.privileges(scope, collection) if collection else frozenset()
+    if collection is None or session.hides_collection(held):
         session.refuse_unknown_collection(request)
+        return
+    if not held:
+        session.refuse(request, Status.EACCESS, "Authorization failure")
         return
     session.reply(request, extras=struct.pack(">QI", manifest.uid, collection.uid))
 

@@ -56,7 +56,7 @@ def locate(session: Session, request: Request, *privileges: str) -> Place | None
         return None
     found = bucket.manifest.by_id.get(collection_id)
     held = session.privileges(*found) if found else frozenset()
-    if found is None or not held:
+    if found is None or session.hides_collection(held):
         session.refuse_unknown_collection(request)
         return None
     if not held.issuperset(privileges):

@@ -92,7 +92,7 @@ class Session:
         return encoded(cluster_config(self.cluster, self.node))
 
     def privileges(self, scope: "Scope", collection: "Collection") -> frozenset[str]:
-        """Privileges in a collection of the open bucket; empty means the collection must not even be seen."""
+        """Privileges in a collection of the open bucket."""
         if self.bucket is None or self.username is None:
             return frozenset()
         state = (self.node.users.generation, self.bucket.manifest.uid, self.username, self.bucket.uuid)
@@ -103,6 +103,14 @@ class Session:
             target = Target(self.bucket.name, scope.name, collection.name)
             known = self._privileges[collection.uid] = self._privileges_in(target)
         return known
+
+    def hides_collection(self, held: frozenset[str]) -> bool:
+        """Whether a collection in which the user has these privileges must look like a missing one.
+
+        So it does to users with rights elsewhere in the bucket; who has none in the whole bucket is plainly refused
+        (kv_engine `PrivilegeContext::check`).
+        """
+        return not held and self.bucket is not None and self.may_see_bucket(self.bucket.name)
 
     def may_see_bucket(self, name: str) -> bool:
         """Whether the user holds any data privilege in any collection of a bucket."""
