@@ -103,7 +103,7 @@ class Arms:
         """Return the credentials that the pods mount, generated when they are ours to make."""
         goal = plan.couchbase
         if goal.provisioning == "RestAPI":
-            return await credentials.ensure(self.cluster, observed.resource, goal.secret_name, goal.user, 0)
+            return await credentials.ensure(self.cluster, observed.resource, goal.secret_name, goal.user)
         given = observed.user_credentials
         return _login(given) if isinstance(given, SecretValue) else None
 

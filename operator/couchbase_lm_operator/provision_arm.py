@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.core.progress import Provisioned
-from couchbase_lm_operator.core.provisioning import decide, decide_removal, verdict_after
+from couchbase_lm_operator.core.provisioning import decide, decide_removal, record_after, verdict_after
 from couchbase_lm_operator.metrics import COUCHBASE_STEPS
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Arm:
     async def _rounds(self, look: Callable[[CouchbaseCluster], Awaitable[ProvisioningDecision]]) -> Provisioned:
         couchbase = self.couchbase
         for _ in range(_MAX_ROUNDS):
+            before = couchbase.goal.record
             decision = await look(couchbase)
             if decision.record is not None and decision.record != couchbase.goal.record:
                 await self.save_record(decision.record)
@@ -71,6 +72,9 @@ class Arm:
                     "asked Couchbase", extra={"step": type(step).__name__, "bucket": couchbase.goal.bucket.name}
                 )
             verdict = verdict_after(decision, couchbase.goal, outcome)
+            record = record_after(decision, before, outcome)
+            if record is not None and record != decision.record:
+                await self.save_record(record)
             if not decision.steps or outcome is not None:
                 break
-        return Provisioned(decision.stage, verdict, decision.record or couchbase.goal.record, decision.facts)
+        return Provisioned(decision.stage, verdict, record or couchbase.goal.record, decision.facts)

@@ -37,7 +37,6 @@ def cluster(
         ram_quota_used_per_node_bytes=used_bytes,
         auto_failover_enabled=failover,
         allows_ephemeral_failover_without_replicas=ephemeral_failover,
-        password_policy_min_length=6,
         bucket=None,
         user=None,
         login=None,

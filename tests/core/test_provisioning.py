@@ -238,7 +238,7 @@ def test_a_rival_stops_everything() -> None:
     [
         (goal(), DONE, ["DeleteUser"]),
         (goal(reclaim_policy="Delete"), DONE, ["DeleteUser", "DeleteBucket"]),
-        (goal(None, reclaim_policy="Delete"), DONE, ["DeleteUser", "DeleteBucket"]),
+        (goal(None, reclaim_policy="Delete"), DONE, ["DeleteBucket", "DeleteUser"]),
         (goal(reclaim_policy="Delete"), replace(DONE, user=None), ["DeleteBucket"]),
         (goal(reclaim_policy="Delete", management="Shared"), DONE, ["DeleteUser"]),
         (goal(replace(RECORD, uuid="b0"), reclaim_policy="Delete"), DONE, ["DeleteUser"]),

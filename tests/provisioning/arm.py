@@ -14,7 +14,8 @@ from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.provisioning import ProvisioningDecision
+    from collections.abc import Callable
+
     from couchbase_lm_operator.core.provisioning_steps import Step
     from e2e.couchbase_emulator import Emulator
 
@@ -75,6 +76,7 @@ class Arm:
     status: dict[str, Any] = field(default_factory=dict)
     status_writes: int = 0
     is_deleting: bool = False
+    before_step: Callable[[], None] = lambda: None  # what others do between our look and our request
     kill_after: int | None = None  # actions (status writes and steps) until the operator dies
     actions: list[str] = field(default_factory=list)
 
@@ -108,10 +110,11 @@ class Arm:
             decision = provisioning.decide(
                 goal, seen, credentials_present=self.user is not None, generation=self.generation
             )
-        self._save(decision)
+        self._save(decision.record)
         for step in decision.steps:
             outcome = await self._execute(cluster, step)
             if outcome is not None:
+                self._save(provisioning.record_after(decision, goal.record, outcome))
                 return provisioning.verdict_after(decision, goal, outcome)
         return decision.verdict
 
@@ -129,14 +132,15 @@ class Arm:
         verdict = await self.until(Proceed, Refuse, seconds=seconds)
         assert verdict == Proceed(), verdict
 
-    def _save(self, decision: ProvisioningDecision) -> None:
-        if decision.record is not None and decision.record != self.record:
+    def _save(self, record: BucketRecord | None) -> None:
+        if record is not None and record != self.record:
             self._act("SaveRecord")
-            self.status = {"bucket": bucket_record.to_status(decision.record)}
+            self.status = {"bucket": bucket_record.to_status(record)}
             self.status_writes += 1
 
     async def _execute(self, cluster: CouchbaseCluster, step: Step) -> Any:
         self._act(type(step).__name__)
+        self.before_step()
         return await cluster.execute([step])
 
     def _act(self, what: str) -> None:

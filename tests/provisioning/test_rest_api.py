@@ -201,6 +201,16 @@ async def test_an_intent_does_not_claim_a_bucket_with_foreign_scopes_or_document
         assert verdict.reason is Reason.BUCKET_NOT_OURS
 
 
+async def test_losing_a_race_for_the_name_claims_nothing() -> None:
+    async with Emulator() as emulator:
+        arm = arm_for(emulator)
+        arm.before_step = lambda: emulator.create_bucket(BUCKET)
+        assert isinstance(await arm.one_pass(), Wait)
+        verdict = await arm.one_pass()
+        assert isinstance(verdict, Refuse)
+        assert verdict.reason is Reason.BUCKET_NOT_OURS
+
+
 async def test_a_bucket_replaced_by_a_namesake_is_not_ours_any_more() -> None:
     async with Emulator() as emulator:
         arm = arm_for(emulator)

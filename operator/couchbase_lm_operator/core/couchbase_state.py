@@ -128,7 +128,6 @@ class CouchbaseState:
     ram_quota_used_per_node_bytes: int
     auto_failover_enabled: bool
     allows_ephemeral_failover_without_replicas: bool
-    password_policy_min_length: int
     bucket: BucketState | None
     user: UserState | None
     login: LoginState | None

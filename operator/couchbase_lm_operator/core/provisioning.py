@@ -7,7 +7,7 @@ pass may die anywhere. With nothing to do there are no steps, so a provisioned r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,12 @@ from couchbase_lm_operator.core.provisioning_steps import (
     EnsureManifest,
     Step,
 )
+from couchbase_lm_operator.core.provisioning_trouble import StepFailure, StepProblem
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.bucket_quota import BucketSize
     from couchbase_lm_operator.core.couchbase_state import BucketRecord
-    from couchbase_lm_operator.core.provisioning_trouble import StepFailure
 
 
 class Stage(StrEnum):
@@ -105,7 +105,9 @@ def decide_removal(goal: CouchbaseGoal, seen: CouchbaseState | CouchbaseTrouble 
     if seen.user is not None and provisioning_user.is_ours(goal, seen.user):
         steps.append(DeleteUser(goal.user, seen.user.mark))
     if owned is not None and goal.bucket.reclaim_policy == "Delete" and goal.bucket.management == "Owned":
-        steps.append(DeleteBucket(goal.bucket.name, owned.uuid))
+        # When only the user's mark tells that the bucket is ours, the user must go last.
+        is_remembered = record is not None and record.uuid == owned.uuid
+        steps.insert(len(steps) if is_remembered else 0, DeleteBucket(goal.bucket.name, owned.uuid))
     if not steps:
         return ProvisioningDecision((), Proceed(), record, Stage.DONE)
     wait = Wait(Reason.DELETING, "User and bucket are being removed from Couchbase.", 1.0)
@@ -121,6 +123,24 @@ def verdict_after(
     if isinstance(outcome, CouchbaseTrouble):
         return provisioning_trouble.verdict_of(outcome)
     return provisioning_trouble.verdict_of_step(outcome, goal)
+
+
+def record_after(
+    decision: ProvisioningDecision, before: BucketRecord | None, outcome: StepFailure | CouchbaseTrouble | None
+) -> BucketRecord | None:
+    """Return the record once the steps were executed; save it when it is not ``decision.record``.
+
+    ``before`` is the record of the goal. An intent that was recorded just now is void when the name turns out
+    to be taken: no earlier pass of ours can have made that bucket, so somebody else was faster.
+    """
+    record = decision.record
+    is_taken = isinstance(outcome, StepFailure) and outcome.problem is StepProblem.NAME_TAKEN
+    if record is None or not is_taken:
+        return record
+    if before is None or (before.name, before.cluster_uuid) != (record.name, record.cluster_uuid):
+        return replace(record, cluster_uuid="")
+    # An older intent may be what made it; an older UUID says that what is there now is another bucket.
+    return replace(before, removed_by_others_count=record.removed_by_others_count) if before.uuid else record
 
 
 def _no_credentials(goal: CouchbaseGoal) -> Wait:

@@ -23,27 +23,26 @@ if TYPE_CHECKING:
 
 USERNAME_KEY = "username"
 PASSWORD_KEY = "password"  # noqa: S105 - the key's name
-PASSWORD_LENGTH = 48
+# The longest minimum that Couchbase's password policy can ask for, so that a password can be made, and pods
+# can start, before the cluster was ever reached.
+PASSWORD_LENGTH = 100
 _ALPHABET = string.ascii_letters + string.digits
-# One of each kind satisfies every policy Couchbase knows; none of them needs quoting in a file or a form.
+# One of each kind that a policy can ask for; none of them needs quoting in a file or a form.
 _KINDS = (string.ascii_lowercase, string.ascii_uppercase, string.digits, "-_")
 
 
-def generate_password(min_length: int = 0) -> str:
-    """Return a password of 48 characters, or of ``min_length`` when the cluster's policy wants more."""
-    length = max(PASSWORD_LENGTH, min_length)
+def generate_password() -> str:
+    """Return a password that meets every password policy Couchbase can have."""
     characters = [secrets.choice(kind) for kind in _KINDS]
-    characters += [secrets.choice(_ALPHABET) for _ in range(length - len(characters))]
+    characters += [secrets.choice(_ALPHABET) for _ in range(PASSWORD_LENGTH - len(characters))]
     secrets.SystemRandom().shuffle(characters)
     return "".join(characters)
 
 
-async def ensure(
-    cluster: Cluster, resource: Manifest, secret_name: str, username: str, min_length: int
-) -> Credentials | Refuse:
+async def ensure(cluster: Cluster, resource: Manifest, secret_name: str, username: str) -> Credentials | Refuse:
     """Return the credentials in the generated Secret, which is created or completed when needed.
 
-    An existing password is kept. ``min_length`` is the cluster's password policy, 0 while unknown.
+    An existing password is kept.
 
     Raises:
         ClusterError: the API server refused or did not answer.
@@ -51,7 +50,7 @@ async def ensure(
     namespace = resource["metadata"]["namespace"]
     live = await cluster.get("Secret", namespace, secret_name)
     if live is None:
-        made = Credentials(username, generate_password(min_length))
+        made = Credentials(username, generate_password())
         if await cluster.create(secret_manifest(resource, secret_name, made)) is not None:
             return made
         live = await cluster.get("Secret", namespace, secret_name)
@@ -60,7 +59,7 @@ async def ensure(
             Reason.CHILD_NOT_OURS,
             f"Secret {secret_name!r} exists and does not belong to this resource: remove or rename it.",
         )
-    kept = Credentials(username, value(live, PASSWORD_KEY) or generate_password(min_length))
+    kept = Credentials(username, value(live, PASSWORD_KEY) or generate_password())
     if value(live, PASSWORD_KEY) != kept.password or value(live, USERNAME_KEY) != username:
         await cluster.apply(secret_manifest(resource, secret_name, kept))
     return kept

@@ -100,11 +100,6 @@ def auto_failover(content: Any) -> tuple[bool, bool]:
     return body.get("enabled") is True, body.get("allowFailoverEphemeralNoReplicas") is True
 
 
-def password_min_length(content: Any) -> int:
-    """Return the minimum length of ``GET /settings/passwordPolicy``."""
-    return _int(_dict(content), "minLength", "the password policy")
-
-
 def _role(role: dict[str, Any]) -> str:
     name = str(role.get("role", ""))
     if "bucket_name" not in role:

@@ -98,7 +98,6 @@ class CouchbaseCluster:
             ram_quota_used_per_node_bytes=0,
             auto_failover_enabled=False,
             allows_ephemeral_failover_without_replicas=False,
-            password_policy_min_length=0,
             bucket=None,
             user=None,
             login=login,

@@ -9,7 +9,6 @@ POOL = "/pools/default"
 NODE_SERVICES = "/pools/default/nodeServices"
 BUCKETS = "/pools/default/buckets"
 AUTO_FAILOVER = "/settings/autoFailover"
-PASSWORD_POLICY = "/settings/passwordPolicy"  # noqa: S105 - a path
 CHECK_PERMISSIONS = "/pools/default/checkPermissions"
 
 

@@ -46,7 +46,6 @@ async def read_state(
     failover_on, failover_ephemeral = answers.auto_failover(
         await read(api, paths.AUTO_FAILOVER, "the auto-failover settings")
     )
-    min_length = answers.password_min_length(await read(api, paths.PASSWORD_POLICY, "the password policy"))
     bucket = await _bucket(api, goal.bucket.name)
     found_user = await read_user(api, goal.user)
     total, used = answers.ram_quota_per_node_bytes(pool)
@@ -62,7 +61,6 @@ async def read_state(
         ram_quota_used_per_node_bytes=used,
         auto_failover_enabled=failover_on,
         allows_ephemeral_failover_without_replicas=failover_ephemeral,
-        password_policy_min_length=min_length,
         bucket=bucket,
         user=found_user,
         login=None,
