@@ -134,6 +134,7 @@ class Connection:
                 "is_healthy": healthy,
                 "connection_state": self._state.value,
                 "last_probe_age_seconds": age,
+                "username": self._used.username if self._used else None,
             }
             if not healthy:
                 status["reason"] = self._reason

@@ -83,6 +83,7 @@ class ExpiryRefresher:
             return
         timeout = self._connection.call_timeout_seconds
         age = transport.age(key, timeout)
+        self._tallies.count("lifetimes_checked")
         if age.document.outcome is not Outcome.OK or age.remaining_seconds is None:
             return
         if age.remaining_seconds > self._ttl_seconds / 2:

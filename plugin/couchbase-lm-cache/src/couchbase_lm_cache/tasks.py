@@ -145,6 +145,7 @@ class TaskTable(Generic[Result]):
         self._open: dict[int, Task[Result]] = {}
         self._results: dict[int, Result] = {}
         self._closed = False
+        self._muted = False
 
     def open(
         self, deadline_seconds: float, buffers: Sequence[GuardedBuffer], verdict: Callable[[], Result]
@@ -182,10 +183,12 @@ class TaskTable(Generic[Result]):
             self._closed = True
 
     def close(self) -> None:
-        """Refuse new tasks and end the running ones."""
+        """Refuse new tasks and end the running ones; the descriptor is not signalled any more afterwards."""
         self.refuse_new()
         for task in self.running():
             task.end()
+        with self._lock:
+            self._muted = True
 
     def _publish(self, task: Task[Result], result: Result) -> None:
         with self._lock:
@@ -194,4 +197,5 @@ class TaskTable(Generic[Result]):
             while len(self._results) > _MAX_UNCLAIMED_RESULTS:
                 self._results.pop(next(iter(self._results)))
             # Inside the lock: after close() the descriptor may be closed and its number reused.
-            self._notifier.notify()
+            if not self._muted:
+                self._notifier.notify()
