@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from tests.reconcile.world import Manifest, World
 
 
-async def _serve(world: World, name: str = "demo", **changes: object) -> None:
-    await world.create(name, **changes)
-    await world.until_condition("CredentialsReady", "True", name=name)
-    await until(lambda: world.cluster.get("Deployment", world.namespace, name))
-    await world.make_available(name)
-    await world.until_condition("Ready", "True", "Serving", name=name)
-    await world.until_condition("CacheHealthy", "True", name=name)
-
-
 async def _passes(runtime: Runtime, world: World, count: int) -> None:
     """Wait for that many further passes, woken by hand as a resync would."""
     from couchbase_lm_operator.metrics import REGISTRY
@@ -43,7 +34,7 @@ async def _passes(runtime: Runtime, world: World, count: int) -> None:
 
 async def test_a_steady_resource_is_never_written(world: World) -> None:
     async with world.operator() as runtime:
-        await _serve(world)
+        await world.serve()
         await _passes(runtime, world, 2)
         versions, mutations = await world.versions(), world.couchbase_mutations()
         position = world.server.audit_position()
@@ -69,7 +60,7 @@ async def _drifted(world: World, kind: str, spoil: Manifest) -> float:
 
 async def test_drift_of_children_is_undone_within_ten_seconds(world: World) -> None:
     async with world.operator():
-        await _serve(world)
+        await world.serve()
         container = {"name": "vllm", "image": "elsewhere/other:1"}
         deployment = await world.get("Deployment", "demo")
         containers = [
@@ -84,7 +75,7 @@ async def test_drift_of_children_is_undone_within_ten_seconds(world: World) -> N
 
 async def test_deleted_children_come_back(world: World) -> None:
     async with world.operator():
-        await _serve(world)
+        await world.serve()
         for kind, name in (("Service", "demo"), ("Deployment", "demo"), ("Secret", "demo-couchbase")):
             uid = (await world.get(kind, name))["metadata"]["uid"]
             await world.delete(kind, name)
@@ -100,7 +91,7 @@ async def test_deleted_children_come_back(world: World) -> None:
 
 async def test_lost_labels_and_owner_are_put_back(world: World) -> None:
     async with world.operator():
-        await _serve(world)
+        await world.serve()
         await world.edit("demo", kind="Service", metadata={"labels": {names.LABEL_MANAGED_BY: None}})
         await world.edit("demo", kind="Deployment", metadata={"ownerReferences": None})
 
@@ -114,7 +105,7 @@ async def test_lost_labels_and_owner_are_put_back(world: World) -> None:
 
 async def test_fields_of_others_are_left_alone(world: World) -> None:
     async with world.operator() as runtime:
-        await _serve(world)
+        await world.serve()
         await world.edit("demo", kind="Deployment", metadata={"annotations": {"example.com/note": "mine"}})
         await _passes(runtime, world, 2)
         deployment = await world.get("Deployment", "demo")
@@ -123,7 +114,7 @@ async def test_fields_of_others_are_left_alone(world: World) -> None:
 
 async def test_a_restart_writes_nothing(world: World) -> None:
     async with world.operator() as runtime:
-        await _serve(world)
+        await world.serve()
         await _passes(runtime, world, 2)
     versions, mutations = await world.versions(), world.couchbase_mutations()
     async with world.operator() as runtime:
@@ -135,7 +126,7 @@ async def test_a_restart_writes_nothing(world: World) -> None:
 
 async def test_a_new_release_leaves_pods_alone_until_it_is_approved(world: World) -> None:
     async with world.operator():
-        await _serve(world)
+        await world.serve()
     template = (await world.get("Deployment", "demo"))["spec"]["template"]
     async with world.operator(operator_image="localhost/lmcache-couchbase/operator:next", engine_image_cpu="cpu:next"):
         pending = await world.until_condition("RolloutPending", "True")
@@ -167,7 +158,7 @@ async def test_a_new_release_leaves_pods_alone_until_it_is_approved(world: World
 
 async def test_a_changed_field_rolls_the_pods(world: World) -> None:
     async with world.operator():
-        await _serve(world)
+        await world.serve()
         await world.edit(spec={"engine": {"env": [{"name": "EXAMPLE", "value": "$(HOME)"}]}})
 
         async def is_rolled() -> bool:

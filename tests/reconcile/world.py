@@ -7,6 +7,8 @@ import base64
 import copy
 import json
 import time
+import urllib.error
+import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -118,6 +120,15 @@ class World:
 
     # -- what controllers and the kubelet would do
 
+    async def serve(self, name: str = "demo", **changes: Any) -> None:
+        """Create a resource and bring it to Ready."""
+        await self.create(name, **changes)
+        await self.until_condition("CredentialsReady", "True", name=name)
+        await until(lambda: self.cluster.get("Deployment", self.namespace, name))
+        await self.make_available(name)
+        await self.until_condition("Ready", "True", "Serving", name=name)
+        await self.until_condition("CacheHealthy", "True", name=name)
+
     async def make_available(self, name: str = "demo") -> None:
         """Set a Deployment's status as if its pods were ready."""
         deployment = await self.get("Deployment", name)
@@ -169,6 +180,29 @@ class World:
             for item in (await self.cluster.objects(kind, self.namespace))[0]:
                 found[kind, item["metadata"]["name"]] = item["metadata"]["resourceVersion"]
         return found
+
+    async def couchbase_has(self, path: str) -> bool:
+        """Say whether the management API has something at a path."""
+        user = f"{self.couchbase.admin_username}:{self.couchbase.admin_password}"
+        login = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
+        request = urllib.request.Request(f"{self.couchbase.management_urls[0]}{path}", headers=login)
+
+        def ask() -> bool:
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    return bool(answer.status == 200)
+            except urllib.error.HTTPError as error:
+                if error.code != 404:
+                    raise
+                return False
+
+        return await asyncio.to_thread(ask)
+
+    async def has_bucket(self, name: str) -> bool:
+        return await self.couchbase_has(f"/pools/default/buckets/{name}")
+
+    async def has_user(self, name: str) -> bool:
+        return await self.couchbase_has(f"/settings/rbac/users/local/{name}")
 
     def couchbase_mutations(self) -> Any:
         return copy.deepcopy(self.couchbase.mutations)
