@@ -67,6 +67,22 @@ class World:
             )
             await self.cluster.delete(resource)
 
+    async def clear_children(self) -> None:
+        """Delete what a garbage collector would delete after its owner."""
+        for kind in ("Deployment", "Service", "ControllerRevision", "Secret"):
+            for item in (await self.cluster.objects(kind, self.namespace))[0]:
+                if item["metadata"].get("ownerReferences"):
+                    await self.cluster.delete(item)
+
+    def replace_bucket(self, name: str) -> None:
+        """Delete a bucket and make another of that name, as somebody else would."""
+        user = f"{self.couchbase.admin_username}:{self.couchbase.admin_password}"
+        login = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
+        url = f"{self.couchbase.management_urls[0]}/pools/default/buckets/{name}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=login, method="DELETE"), timeout=30):
+            pass
+        self.couchbase.create_bucket(name)
+
     # -- what people do
 
     async def set_admin_secret(self) -> None:
@@ -172,6 +188,13 @@ class World:
             raise AssertionError(
                 f"{kind} is not {status} {reason or ''}: {json.dumps(conditions, indent=1)}"
             ) from error
+
+    async def until_deleting(self, name: str = "demo") -> Manifest:
+        async def check() -> Manifest | None:
+            found = await self.condition("Ready", name)
+            return found if found["reason"] == "Deleting" else None
+
+        return dict(await until(check))
 
     async def versions(self) -> dict[tuple[str, str], str]:
         """Return the resource version of everything in the namespace, Events too."""
