@@ -53,11 +53,12 @@ def test_reader_reads_and_does_not_write(target: Target, world: World, place: Pl
     with target.cluster(world.make_user(f"data_reader[{place.path}]"), PASSWORD) as cluster:
         mine = place.open(cluster)
         assert mine.get("key").content_as[bytes] == b"value"
-        for operation in (
+        operations: list[Callable[[], object]] = [
             lambda: mine.upsert("key", b"other"),
             lambda: mine.remove("key"),
             lambda: mine.touch("key", timedelta(seconds=10)),
-        ):
+        ]
+        for operation in operations:
             with pytest.raises(AuthenticationException):
                 operation()
     assert documents.get("key").content_as[bytes] == b"value"

@@ -1,6 +1,7 @@
 """Documents through the SDK: what the L2 adapter does with them, and the limits it has to keep."""
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -43,12 +44,13 @@ def test_overwriting_replaces_the_value(documents: Collection) -> None:
 
 def test_missing_documents(documents: Collection) -> None:
     """Reading, touching, replacing and removing what is not there says so."""
-    for operation in (
+    operations: list[Callable[[], object]] = [
         lambda: documents.get("missing"),
         lambda: documents.touch("missing", timedelta(seconds=10)),
         lambda: documents.replace("missing", b"x"),
         lambda: documents.remove("missing"),
-    ):
+    ]
+    for operation in operations:
         with pytest.raises(DocumentNotFoundException):
             operation()
     assert not documents.exists("missing").exists

@@ -30,7 +30,8 @@ def clients(target: Target, world: World, place: Place) -> Iterator[list[WireCli
 
 def _owner(clients: list[WireClient], key: bytes) -> WireClient:
     config = clients[0].cluster_config()["vBucketServerMap"]
-    return clients[config["vBucketMap"][vbucket_of(key, clients[0].vbuckets)][0]]
+    owner: int = config["vBucketMap"][vbucket_of(key, clients[0].vbuckets)][0]
+    return clients[owner]
 
 
 @pytest.mark.parametrize("mechanism", _MECHANISMS)

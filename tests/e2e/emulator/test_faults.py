@@ -1,0 +1,225 @@
+"""Every fault does what it says, in Python and over REST."""
+
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from e2e.conformance.world import eventually
+from e2e.couchbase_emulator import FOREVER, Faults, RunningEmulator
+from tests.e2e.emulator.conftest import Start, Wire, kv_port, rest
+
+BUCKET = {"name": "other", "bucketType": "ephemeral", "ramQuota": 100, "replicaNumber": 0}
+
+
+def test_counted_fault_runs_down_and_forever_stays() -> None:
+    faults = Faults(tmpfail=2, drop=FOREVER)
+    assert [faults.take("tmpfail") for _ in range(3)] == [True, True, False]
+    assert all(faults.take("drop") for _ in range(5))
+    faults.clear()
+    assert not faults.take("drop")
+
+
+@pytest.mark.parametrize("values", [{"unknown": 1}, {"tmpfail": "often"}, {"slow_seconds": True}])
+def test_bad_switches_are_refused_and_change_nothing(values: dict[str, Any]) -> None:
+    faults = Faults()
+    with pytest.raises(ValueError, match="fault"):
+        faults.update({"drop": 1} | values)
+    assert faults == Faults()
+
+
+def test_statuses(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        emulator.faults.tmpfail = 1
+        assert client.set(b"key", b"v").status == 0x86
+        assert client.set(b"key", b"v").status == 0
+        emulator.faults.not_my_vbucket = 1
+        reply = client.get(b"key")
+        assert reply.status == 0x07
+        assert reply.json()["vBucketServerMap"]
+        assert client.get(b"key").status == 0
+
+
+def test_slow_answers_keep_their_order(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        client.set(b"key", b"v")
+        emulator.faults.slow_seconds = 0.2
+        begin = time.monotonic()
+        asked = [client.send_get(b"key") for _ in range(3)]
+        eventually(lambda: emulator.counters.kv_requests["GET"] == 3, "the first three are taken", 5)
+        emulator.faults.slow_seconds = 0.0
+        asked += [client.send_get(b"key") for _ in range(3)]
+        assert [client.receive().opaque for _ in range(6)] == asked
+        assert 0.15 < time.monotonic() - begin < 2
+
+
+def test_dropped_requests_get_no_answer(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        client.set(b"key", b"v")
+        emulator.faults.drop = 1
+        client.send_get(b"key")
+        answered = client.send_get(b"key")
+        assert client.receive().opaque == answered
+
+
+def test_disconnect(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        emulator.faults.disconnect = 1
+        with pytest.raises(ConnectionError):
+            client.get(b"key")
+
+
+def test_corrupted_and_cut_values(emulator: RunningEmulator) -> None:
+    value = bytes(range(256)) * 4096
+    with Wire(emulator) as client:
+        client.set(b"key", value)
+        emulator.faults.corrupt_values = 1
+        damaged = client.get(b"key").value
+        assert sum(one != other for one, other in zip(damaged, value, strict=True)) == 1
+        assert client.get(b"key").value == value
+        emulator.faults.cut_values = 1
+        with pytest.raises(ConnectionError):
+            client.get(b"key")
+
+
+def test_rest_faults(emulator: RunningEmulator, http: httpx.Client) -> None:
+    emulator.faults.http_503 = 2
+    assert [http.get("/pools").status_code for _ in range(3)] == [503, 503, 200]
+    emulator.faults.http_redirect = 1
+    assert http.get("/pools").is_redirect
+    emulator.faults.http_drop = 1
+    with pytest.raises(httpx.TransportError):
+        http.get("/pools")
+    assert http.get("/pools").status_code == 200
+    emulator.faults.http_slow_seconds = 0.2
+    begin = time.monotonic()
+    http.get("/pools")
+    assert time.monotonic() - begin >= 0.2
+
+
+def test_faults_over_rest(emulator: RunningEmulator, http: httpx.Client) -> None:
+    assert http.post("/_emulator/faults", json={"tmpfail": 3, "slow_seconds": 0.5}).json()["tmpfail"] == 3
+    assert emulator.faults.slow_seconds == 0.5
+    assert http.post("/_emulator/faults", json={"clear": True}).json()["tmpfail"] == 0
+    assert http.post("/_emulator/faults", json={"nonsense": 1}).status_code == 400
+    assert http.post("/_emulator/faults", content=b"not json").status_code == 400
+    assert http.post("/_emulator/faults", json={"kill_node": 7}).status_code == 400
+    assert http.post("/_emulator/faults", json={"advance_clock_seconds": 10}).status_code == 200
+    assert httpx.get(emulator.management_urls[0] + "/_emulator/faults").status_code == 401
+    app = httpx.Client(base_url=emulator.management_urls[0], auth=("app", "app-password"))
+    assert app.post("/_emulator/faults", json={"tmpfail": 1}).status_code == 403
+
+
+def test_killed_node_refuses_and_comes_back_empty(start: Start) -> None:
+    emulator = start(nodes=2, buckets=(("cache", 100),))
+    place = ("cache", "_default", "_default")
+    with Wire(emulator, "Administrator", "password", node=1, place=place) as client:
+        keys = [b"key-%d" % number for number in range(40)]
+        mine = [key for key in keys if client.set(key, b"v").status == 0]
+        assert 0 < len(mine) < 40
+        emulator.faults.kill_node(1)
+        with pytest.raises((ConnectionError, OSError)):
+            client.get(mine[0])
+    with pytest.raises(ConnectionRefusedError):
+        Wire(emulator, "Administrator", "password", node=1, place=place)
+    with pytest.raises(httpx.ConnectError):
+        rest(emulator, node=1).get("/pools")
+    statuses = [node["status"] for node in rest(emulator).get("/pools/default").json()["nodes"]]
+    assert statuses == ["healthy", "unhealthy"]
+    emulator.faults.revive_node(1)
+    with Wire(emulator, "Administrator", "password", node=1, place=place) as client:
+        assert client.get(mine[0]).status == 0x01
+    assert rest(emulator, node=1).get("/pools").status_code == 200
+
+
+def test_node_dies_for_a_while_over_rest(emulator: RunningEmulator, http: httpx.Client) -> None:
+    port = kv_port(emulator)
+    assert http.post("/_emulator/faults", json={"kill_node": 0, "revive_after_seconds": 0.3}).status_code == 200
+
+    def answers() -> bool:
+        try:
+            with Wire(emulator):
+                return kv_port(emulator) == port
+        except (ConnectionError, AssertionError):
+            return False
+
+    eventually(lambda: not answers(), "the node is dead", 5)
+    eventually(answers, "the node is back on its port", 5)
+
+
+def test_moved_vbuckets_answer_with_the_new_map(start: Start) -> None:
+    emulator = start(nodes=2, buckets=(("cache", 100),))
+    with Wire(emulator, "Administrator", "password", place=("cache", "_default", "_default")) as client:
+        key = next(key for key in (b"key-%d" % number for number in range(9)) if client.set(key, b"v").status == 0)
+        before = client.cluster_config()
+        emulator.move_vbuckets()
+        reply = client.get(key)
+        assert reply.status == 0x07
+        assert reply.json()["rev"] > before["rev"]
+    with Wire(emulator, "Administrator", "password", node=1, place=("cache", "_default", "_default")) as client:
+        assert client.get(key).value == b"v"
+
+
+def test_users_reach_data_nodes_late_and_one_after_the_other(start: Start) -> None:
+    emulator = start(nodes=2, buckets=(("cache", 100),))
+    emulator.faults.user_propagation_delay_seconds = 0.4
+    with rest(emulator) as http:
+        form = {"password": "app-password", "roles": "data_reader[cache]"}
+        assert http.put("/settings/rbac/users/local/app", data=form).status_code == 200
+        assert http.get("/settings/rbac/users/local/app").status_code == 200
+
+    def login(node: int) -> bool:
+        try:
+            with Wire(emulator, node=node, place=("cache", "_default", "_default")):
+                return True
+        except AssertionError:
+            return False
+
+    assert not login(0)
+    eventually(lambda: login(0), "the first node knows the user", 5)
+    assert not login(1)
+    eventually(lambda: login(1), "the second node knows the user", 5)
+
+
+def test_bucket_warms_up(emulator: RunningEmulator, http: httpx.Client) -> None:
+    emulator.faults.bucket_warmup_seconds = 0.6
+    assert http.post("/pools/default/buckets", data=BUCKET).status_code == 202
+    seen: list[str] = []
+
+    def healthy() -> bool:
+        nodes = http.get("/pools/default/buckets/other").json()["nodes"]
+        state = nodes[0]["status"] if nodes else "no nodes"
+        if not seen or seen[-1] != state:
+            seen.append(state)
+        return state == "healthy"
+
+    with pytest.raises(AssertionError):
+        Wire(emulator, "Administrator", "password", place=("other", "_default", "_default"))
+    eventually(healthy, "the bucket is healthy", 5)
+    assert seen == ["no nodes", "warmup", "healthy"]
+
+
+def test_deleted_bucket_holds_name_and_memory_until_its_end(emulator: RunningEmulator, http: httpx.Client) -> None:
+    http.post("/pools/default/buckets", data=BUCKET)
+    used = http.get("/pools/default").json()["storageTotals"]["ram"]["quotaUsedPerNode"]
+    emulator.faults.bucket_delete_seconds = 0.5
+    emulator.faults.bucket_delete_incomplete = 1
+    response = http.delete("/pools/default/buckets/other")
+    assert response.status_code == 500
+    assert "not yet complete" in response.json()["_"]
+    assert http.get("/pools/default/buckets/other").status_code == 404
+    assert http.get("/pools/default").json()["storageTotals"]["ram"]["quotaUsedPerNode"] == used
+    assert "still exists" in http.post("/pools/default/buckets", data=BUCKET).text
+    eventually(lambda: http.post("/pools/default/buckets", data=BUCKET).status_code == 202, "the name is free again", 5)
+    begin = time.monotonic()
+    assert http.delete("/pools/default/buckets/other").status_code == 200
+    assert time.monotonic() - begin >= 0.5
+
+
+def test_refused_logins(emulator: RunningEmulator) -> None:
+    emulator.faults.auth_failures = 1
+    with pytest.raises(AssertionError):
+        Wire(emulator)
+    with Wire(emulator):
+        pass
