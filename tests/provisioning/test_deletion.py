@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.provisioning_steps import DeleteBucket, DeleteUser, EditBucketQuota
+from couchbase_lm_operator.core.provisioning_trouble import StepFailure, StepProblem
 from couchbase_lm_operator.core.verdict import Proceed, Wait
 from e2e.couchbase_emulator import Emulator
-from tests.provisioning.arm import BUCKET, Arm, KilledError, arm_for, bucket_goal
+from tests.provisioning.arm import BUCKET, MEBIBYTE, USER, Arm, KilledError, arm_for, bucket_goal
 
 
 def names(emulator: Emulator) -> tuple[set[str], set[str]]:
@@ -61,6 +63,27 @@ async def test_delete_keeps_a_namesake_that_replaced_our_bucket() -> None:
         arm.is_deleting = True
         await arm.until_done()
         assert names(emulator) == ({BUCKET}, set())
+
+
+async def test_the_server_itself_guards_edits_and_deletions_by_uuid() -> None:
+    async with Emulator() as emulator:
+        arm = await provisioned(emulator)
+        before = emulator.cluster.buckets[BUCKET].settings
+        cluster = arm.cluster
+        outcome = await cluster.execute([EditBucketQuota(BUCKET, "0" * 32, 300 * MEBIBYTE)])
+        assert isinstance(outcome, StepFailure)
+        assert outcome.problem is StepProblem.VANISHED
+        assert await cluster.execute([DeleteBucket(BUCKET, "0" * 32)]) is None  # ours is gone: nothing to do
+        assert emulator.cluster.buckets[BUCKET].settings == before
+
+
+async def test_a_user_that_changed_hands_meanwhile_is_kept() -> None:
+    async with Emulator() as emulator:
+        arm = await provisioned(emulator)
+        outcome = await arm.cluster.execute([DeleteUser(USER, "another mark")])
+        assert isinstance(outcome, StepFailure)
+        assert outcome.problem is StepProblem.USER_CHANGED
+        assert names(emulator) == ({BUCKET}, {USER})
 
 
 async def test_delete_keeps_a_shared_bucket() -> None:

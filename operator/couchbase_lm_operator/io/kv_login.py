@@ -95,7 +95,7 @@ class LoginProver:
                     await kv.close()
         except (OSError, EOFError, TimeoutError, ProtocolError) as error:
             raise _broken(seed, error) from error
-        listed = nodes_from(_config(reply.value), seed.host, connection.network, is_tls=connection.is_tls)
+        listed = nodes_from(_config(reply.value), seed.host, connection)
         return tuple(node.kv for node in listed if node.kv is not None)
 
     async def _problem_on(

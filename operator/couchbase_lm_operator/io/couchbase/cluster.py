@@ -11,6 +11,7 @@ from couchbase_lm_operator.core.couchbase_state import (
     CouchbaseGoal,
     CouchbaseState,
     CouchbaseTrouble,
+    LoginProblem,
     LoginState,
     Trouble,
     UserAccess,
@@ -108,7 +109,11 @@ class CouchbaseCluster:
             return None
         if not state.bucket.is_ready:
             return None
-        nodes = [Address(node.kv_host, node.kv_port) for node in state.data_nodes if node.kv_port]
+        closed = tuple(node.hostname for node in state.data_nodes if not node.kv_port)
+        if closed:
+            port = "data port with TLS" if connection.is_tls else "data port"
+            return LoginState((), closed, f"Data node {closed[0]} offers no {port}.", LoginProblem.UNREACHABLE)
+        nodes = [Address(node.kv_host, node.kv_port) for node in state.data_nodes]
         return await self._prover.prove(nodes, self.user, self._keyspace, is_tls=connection.is_tls)
 
     def _management(self, connection: ConnectionString, admin: Credentials) -> ManagementApi:

@@ -63,7 +63,9 @@ class ManagementApi:
         self._guard = guard
         self._answering: _Candidate | None = None
         try:
-            verify: ssl.SSLContext | bool = trust.context() if any(url.startswith("https:") for url in urls) else True
+            # Without TLS an empty context, which trusts nobody: loading the authorities takes longer than a request.
+            has_tls = any(url.startswith("https:") for url in urls)
+            verify = trust.context() if has_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         except ssl.SSLError as error:
             raise TroubleError(
                 CouchbaseTrouble(Trouble.TLS, "The CA of spec.couchbase.tls holds no PEM certificate: correct it.")

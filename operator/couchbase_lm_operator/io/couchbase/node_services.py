@@ -1,7 +1,8 @@
 """Data nodes and their ports from a cluster's ``nodesExt`` list. Pure.
 
 The list is the same in ``GET /pools/default/nodeServices`` and in the configuration that the data protocol
-hands out. ``network`` chooses between a node's own address and its external one, as the SDKs do.
+hands out. The connection string's ``network`` chooses between a node's own address and its external one, as
+in the SDKs: ``auto`` takes the network in which one of the hosts of the connection string is listed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.connection_string import Address, ConnectionString
 
 
 @dataclass(frozen=True)
@@ -21,20 +22,20 @@ class NodeAddresses:
     kv: Address | None
 
 
-def nodes_from(config: dict[str, Any], asked_host: str, network: str, *, is_tls: bool) -> tuple[NodeAddresses, ...]:
+def nodes_from(config: dict[str, Any], asked_host: str, connection: ConnectionString) -> tuple[NodeAddresses, ...]:
     """Return the nodes of ``config``; a node without host name is the one that was asked."""
     listed = [entry for entry in _list(config.get("nodesExt")) if isinstance(entry, dict)]
-    external = _use_external(listed, asked_host, network)
-    return tuple(_node(entry, asked_host, external=external, is_tls=is_tls) for entry in listed)
+    external = _use_external(listed, connection)
+    return tuple(_node(entry, asked_host, external=external, is_tls=connection.is_tls) for entry in listed)
 
 
-def _use_external(listed: list[dict[str, Any]], asked_host: str, network: str) -> bool:
-    if network != "auto":
-        return network == "external"
-    # As the SDKs: the network in which the host that was asked for is listed.
-    if any(entry.get("hostname") == asked_host for entry in listed):
+def _use_external(listed: list[dict[str, Any]], connection: ConnectionString) -> bool:
+    if connection.network != "auto":
+        return connection.network == "external"
+    seeds = {address.host for address in connection.kv_addresses}
+    if any(entry.get("hostname") in seeds for entry in listed):
         return False
-    return any(_external(entry).get("hostname") == asked_host for entry in listed)
+    return any(_external(entry).get("hostname") in seeds for entry in listed)
 
 
 def _node(entry: dict[str, Any], asked_host: str, *, external: bool, is_tls: bool) -> NodeAddresses:

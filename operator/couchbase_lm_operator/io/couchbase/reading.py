@@ -37,12 +37,7 @@ async def read_state(
     pool = _dict(await read(api, paths.POOL, "the cluster"))
     services_answer = await api.request("GET", paths.NODE_SERVICES)
     asked_host = (urlsplit(services_answer.endpoint).hostname or "").strip("[]")
-    addresses = nodes_from(
-        _dict(content_of(services_answer, "the node services")),
-        asked_host,
-        connection.network,
-        is_tls=connection.is_tls,
-    )
+    addresses = nodes_from(_dict(content_of(services_answer, "the node services")), asked_host, connection)
     failover_on, failover_ephemeral = answers.auto_failover(
         await read(api, paths.AUTO_FAILOVER, "the auto-failover settings")
     )
