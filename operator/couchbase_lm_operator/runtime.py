@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.observed import Manifest
+    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
     from couchbase_lm_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -90,11 +91,7 @@ class Runtime:
         guard = await guard_for(
             [Address(server.hostname or "", server.port or 443), Address("kubernetes.default.svc", 443)]
         )
-        gatherer = Gatherer(cluster, ModelHub(guard), settings.namespaces)
-        arms = Arms(cluster, _defaults(settings), guard, settings.provisioning_per_cluster)
-        reconciler = Reconciler(
-            cluster, gatherer, arms, Remover(gatherer, guard), self.memories, settings.resync_seconds
-        )
+        reconciler = make_reconciler(cluster, guard, settings, self.memories)
         queue = self._queue = WorkQueue(reconciler.run, workers=settings.workers, clock=time.monotonic)
         watchdog = Watchdog(time.monotonic, _limits(settings))
         patrol = Patrol(cluster, settings.namespaces, queue, self.memories, watchdog.beat)
@@ -169,6 +166,13 @@ class Runtime:
         metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
         metrics.QUEUE_AGE_SECONDS.set_function(queue.oldest_age_seconds)
         metrics.RESOURCES.set_function(lambda: len(self.memories))
+
+
+def make_reconciler(cluster: Cluster, guard: AddressGuard, settings: Settings, memories: Memories) -> Reconciler:
+    """Return the flow of passes, put together from its parts."""
+    gatherer = Gatherer(cluster, ModelHub(guard), settings.namespaces)
+    arms = Arms(cluster, _defaults(settings), guard, settings.provisioning_per_cluster)
+    return Reconciler(cluster, gatherer, arms, Remover(gatherer, guard), memories, settings.resync_seconds)
 
 
 def _defaults(settings: Settings) -> Defaults:
