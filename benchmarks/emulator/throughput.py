@@ -2,6 +2,8 @@
 
 Server and client are separate processes, each on one core. The floor is the same transfer between two programs that
 do nothing but `sendall` and `recv_into`; it is measured in the same run, so that the ratio means the same everywhere.
+Wall-clock rates suffer from whatever else runs on the machine; CPU seconds per GB do not: below 1.0 the emulator
+serves more than 1 GB/s from one free core.
 
     python -m benchmarks.emulator.throughput [--megabytes 2048] [--connections 1] [--json FILE]
 """
@@ -53,6 +55,7 @@ class Rate(NamedTuple):
     """Result of one direction."""
 
     gigabytes_per_second: float
+    server_cpu_seconds_per_gigabyte: float
     client_cpu_seconds_per_gigabyte: float
 
 
@@ -174,35 +177,45 @@ class FloorClient:
 
 
 @contextmanager
-def serving(command: list[str]) -> Iterator[str]:
-    """A server process on the first core; gives the first line it prints."""
+def serving(command: list[str]) -> Iterator[tuple[int, str]]:
+    """A server process on the first core; gives its process id and the first line it prints."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=pin_to_core(0)) as process:  # noqa: PLW1509 - no threads run yet
         try:
-            yield (process.stdout.readline() if process.stdout else "").strip()
+            yield process.pid, (process.stdout.readline() if process.stdout else "").strip()
         finally:
             process.terminate()
 
 
-def measure(clients: list[Any], operation: str, megabytes: int) -> Rate:
+def cpu_seconds_of(pid: int) -> float:
+    """CPU time that a process has used, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(server_pid: int, clients: list[Any], operation: str, megabytes: int) -> Rate:
     """Rate of all clients together, each in a thread."""
     share = max(1, megabytes // len(clients))
     threads = [threading.Thread(target=getattr(client, operation), args=(share,)) for client in clients]
-    cpu, begin = time.process_time(), time.perf_counter()
+    server_cpu, client_cpu, begin = cpu_seconds_of(server_pid), time.process_time(), time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - begin
     gigabytes = share * len(clients) * VALUE_BYTES / 1e9
-    return Rate(gigabytes / seconds, (time.process_time() - cpu) / gigabytes)
+    return Rate(
+        gigabytes / seconds,
+        (cpu_seconds_of(server_pid) - server_cpu) / gigabytes,
+        (time.process_time() - client_cpu) / gigabytes,
+    )
 
 
-def run(make_client: Callable[[], Any], connections: int, megabytes: int) -> dict[str, Rate]:
+def run(server_pid: int, make_client: Callable[[], Any], connections: int, megabytes: int) -> dict[str, Rate]:
     """Write and read once to warm up, then measure both."""
     clients = [make_client() for _ in range(connections)]
     for operation in ("write", "read"):
-        measure(clients, operation, KEYS * connections)
-    rates = {operation: measure(clients, operation, megabytes) for operation in ("write", "read")}
+        measure(server_pid, clients, operation, KEYS * connections)
+    rates = {operation: measure(server_pid, clients, operation, megabytes) for operation in ("write", "read")}
     for client in clients:
         client.close()
     return rates
@@ -217,24 +230,27 @@ def main() -> None:
     arguments = parser.parse_args()
     emulator = [sys.executable, "-m", "e2e.couchbase_emulator", "--kv-port", "0", "--mgmt-port", "0"]
     emulator += ["--bucket", f"{BUCKET}:1024", "--password", PASSWORD]
-    with serving(emulator) as line, serving([sys.executable, "-c", _FLOOR_PROGRAM]) as floor_port:
+    floor_command = [sys.executable, "-c", _FLOOR_PROGRAM]
+    with serving(emulator) as (pid, line), serving(floor_command) as (floor_pid, floor_port):
         pin_to_core(1)()
         kv_port = int(json.loads(line)["connectionString"].rpartition(":")[2])
-        floor = run(lambda: FloorClient(int(floor_port)), 1, arguments.megabytes)
-        measured = run(lambda: KvClient(kv_port), arguments.connections, arguments.megabytes)
+        floor = run(floor_pid, lambda: FloorClient(int(floor_port)), 1, arguments.megabytes)
+        measured = run(pid, lambda: KvClient(kv_port), arguments.connections, arguments.megabytes)
     result = {
         operation: {
             "emulator_gigabytes_per_second": round(measured[operation].gigabytes_per_second, 3),
             "floor_gigabytes_per_second": round(floor[operation].gigabytes_per_second, 3),
             "ratio": round(measured[operation].gigabytes_per_second / floor[operation].gigabytes_per_second, 3),
+            "emulator_cpu_seconds_per_gigabyte": round(measured[operation].server_cpu_seconds_per_gigabyte, 3),
+            "floor_cpu_seconds_per_gigabyte": round(floor[operation].server_cpu_seconds_per_gigabyte, 3),
             "client_cpu_seconds_per_gigabyte": round(measured[operation].client_cpu_seconds_per_gigabyte, 3),
         }
         for operation in ("read", "write")
     }
-    lines = [f"{'1 MiB values':14}{'emulator GB/s':>15}{'floor GB/s':>12}{'ratio':>8}"]
+    columns = ("emulator GB/s", "floor GB/s", "ratio", "emulator CPU s/GB", "floor CPU s/GB")
+    lines = [f"{'1 MiB values':12}" + "".join(f"{column:>19}" for column in columns)]
     for operation, row in result.items():
-        emulated, bare = row["emulator_gigabytes_per_second"], row["floor_gigabytes_per_second"]
-        lines.append(f"{operation:14}{emulated:15.2f}{bare:12.2f}{row['ratio']:8.2f}")
+        lines.append(f"{operation:12}" + "".join(f"{row[name]:19.2f}" for name in list(row)[: len(columns)]))
     sys.stdout.write("\n".join(lines) + "\n")
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
