@@ -15,6 +15,7 @@ import pytest
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.core.verdict import Refuse, Wait
+from couchbase_lm_operator.io.couchbase import http as couchbase_http
 from couchbase_lm_operator.io.couchbase.access import Credentials
 from couchbase_lm_operator.io.couchbase.addresses import AddressGuard, guard_for
 from e2e.couchbase_emulator import Emulator
@@ -190,6 +191,25 @@ async def test_the_next_endpoint_is_asked_when_one_is_dead() -> None:
             arm.goal, management_urls=(dead, "http://no-such-host.invalid:8091", *arm.goal.management_urls)
         )
         await arm.until_done()
+
+
+async def test_the_next_endpoint_is_asked_when_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(couchbase_http, "READ_TIMEOUT_SECONDS", 0.3)
+    is_over = asyncio.Event()
+
+    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await is_over.wait()
+        writer.close()
+
+    hanging = await asyncio.start_server(hang, "127.0.0.1", 0)
+    async with hanging, Emulator() as emulator:
+        arm = arm_for(emulator)
+        url = f"http://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
+        arm.goal = replace(arm.goal, management_urls=(url, *arm.goal.management_urls))
+        await arm.until_done()
+        arm.goal = replace(arm.goal, management_urls=(url,))
+        assert await reason_of(arm) is Reason.COUCHBASE_UNREACHABLE
+        is_over.set()
 
 
 @pytest.mark.parametrize("name", [".hidden", "with space", "x" * 101])

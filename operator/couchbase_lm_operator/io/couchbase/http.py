@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 CONNECT_TIMEOUT_SECONDS = 4.0
-READ_TIMEOUT_SECONDS = 15.0
+READ_TIMEOUT_SECONDS = 10.0
 
 
 class TroubleError(Exception):
@@ -74,7 +74,6 @@ class ManagementApi:
             verify=verify,
             trust_env=False,
             follow_redirects=False,
-            timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
         )
 
     async def __aenter__(self) -> ManagementApi:
@@ -91,7 +90,7 @@ class ManagementApi:
         form: Mapping[str, str] | None = None,
         text: str | None = None,
         credentials: Credentials | None = None,
-        timeout_seconds: float = READ_TIMEOUT_SECONDS,
+        timeout_seconds: float | None = None,
     ) -> Answer:
         """Return the answer to one request, as the admin unless ``credentials`` are given.
 
@@ -107,7 +106,7 @@ class ManagementApi:
                 content=text,
                 headers={"Host": candidate.host_header},
                 extensions={"sni_hostname": candidate.server_name},
-                timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_TIMEOUT_SECONDS),
+                timeout=httpx.Timeout(timeout_seconds or READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             )
             try:
                 answer = await self._send(request, user, candidate.endpoint)
@@ -116,8 +115,12 @@ class ManagementApi:
                 self._answering = None
                 continue
             except httpx.HTTPError as error:
-                # The request may have been executed: it is not repeated elsewhere, the next pass looks again.
-                raise TroubleError(_broken_trouble(error, candidate.endpoint)) from None
+                failure = _broken_trouble(error, candidate.endpoint)
+                self._answering = None
+                if method == "GET":
+                    continue
+                # A write may have been executed: it is not repeated elsewhere, the next pass looks again.
+                raise TroubleError(failure) from None
             self._answering = candidate
             return answer
         raise TroubleError(failure or CouchbaseTrouble(Trouble.UNREACHABLE, "There is no management endpoint to ask."))

@@ -39,6 +39,11 @@ async def execute(
 
     ``user`` carries the password for ``PutUser``; its name is taken from the step.
     """
+    try:
+        # A write is sent to one endpoint only: find one that answers first.
+        await api.request("GET", paths.POOLS)
+    except TroubleError as error:
+        return error.trouble
     for step in steps:
         try:
             failure = await _execute_one(api, step, user)

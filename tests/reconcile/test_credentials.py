@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import string
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.verdict import Refuse
@@ -15,6 +18,14 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.io.cluster import Cluster
 
 NAME = "demo-couchbase"
+
+
+@pytest.fixture
+async def namespace(cluster: Cluster) -> str:
+    name = f"test-{secrets.token_hex(4)}"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await cluster.api.request("POST", "/api/v1/namespaces", body=manifest)
+    return name
 
 
 def resource(namespace: str, uid: str = "11111111-1111-1111-1111-111111111111") -> dict[str, Any]:
