@@ -54,9 +54,11 @@ LABEL org.opencontainers.image.title="lmcache-couchbase operator" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=operator-builder /opt/lmcb /opt/lmcb
 COPY --from=wheelhouse /opt/wheelhouse /opt/wheelhouse
+# Without a name for the user, which has no entry in /etc/passwd, kopf does not start.
 ENV PATH=/opt/lmcb/bin:${PATH} \
     HOME=/tmp \
-    PYTHONDONTWRITEBYTECODE=1
+    PYTHONDONTWRITEBYTECODE=1 \
+    USER=lmcb
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["lmcb"]
