@@ -1,0 +1,100 @@
+"""The sidecar's preStop script, run as the pod runs it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from couchbase_lm_operator.core.pod_script import pod_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Server:
+    """What LMCache answers at /status, changed by the test."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.in_flight = 0
+        self.body: bytes | None = None
+        self.asked = threading.Event()
+        owner = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                controllers = {
+                    "l1": {"pending_keys_count": owner.pending, "in_flight_task_count": owner.in_flight},
+                }
+                status: dict[str, Any] = {"storage_manager": {"store_controllers": controllers}}
+                body = owner.body if owner.body is not None else json.dumps(status).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+                owner.asked.set()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.http.server_address[1]
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+def drain(engine_port: int, server_port: int, limit_seconds: float) -> subprocess.Popen[bytes]:
+    arguments = [str(engine_port), str(server_port), str(limit_seconds)]
+    return subprocess.Popen([sys.executable, "-ISc", pod_script("drain.py"), *arguments])
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_it_waits_for_vllm_then_for_stores(server: Server) -> None:
+    server.pending = 3
+    with socket.create_server(("127.0.0.1", 0)) as engine:
+        process = drain(engine.getsockname()[1], server.port, 60)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.2)
+        assert not server.asked.is_set()  # vLLM still listens
+    assert server.asked.wait(10)
+    server.pending, server.in_flight = 0, 1
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.2)
+    server.in_flight = 0
+    assert process.wait(10) == 0
+
+
+def test_it_ends_at_the_limit(server: Server) -> None:
+    server.in_flight = 1
+    started = time.monotonic()
+    assert drain(closed_port(), server.port, 2).wait(20) == 0
+    assert time.monotonic() - started >= 2
+
+
+def test_it_does_not_wait_for_a_server_that_is_gone() -> None:
+    assert drain(closed_port(), closed_port(), 60).wait(20) == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"storage_manager": {}}', b"null"])
+def test_it_never_fails_on_an_answer_it_does_not_know(server: Server, body: bytes) -> None:
+    server.body = body
+    assert drain(closed_port(), server.port, 60).wait(20) == 0
