@@ -33,7 +33,7 @@ class TlsSpec(Model):
 
 
 class BucketSpec(Model):
-    """The bucket that holds the cache. ``name`` and ``type`` cannot be changed later."""
+    """The bucket that holds the cache. name and type cannot be changed later."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
