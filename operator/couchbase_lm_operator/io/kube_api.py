@@ -107,7 +107,9 @@ class KubeApi:
     async def connection_facts(self) -> dict[str, Any]:
         """Return address, CA and credentials as the fields of ``kopf.ConnectionInfo``."""
         configuration = self._require_client().configuration
-        token = (await configuration.auth_settings()).get("BearerToken", {}).get("value", "")
+        header = (await configuration.auth_settings()).get("BearerToken", {}).get("value", "")
+        # "Bearer …" from a kubeconfig, "bearer …" from a service account
+        token = header.partition(" ")[2].strip()
         return {
             "server": configuration.host,
             "ca_path": configuration.ssl_ca_cert,
@@ -115,7 +117,7 @@ class KubeApi:
             "certificate_path": configuration.cert_file,
             "private_key_path": configuration.key_file,
             "scheme": "Bearer" if token else None,
-            "token": token.removeprefix("Bearer ") or None,
+            "token": token or None,
         }
 
     async def request(
