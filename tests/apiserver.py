@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
 _ADMIN_TOKEN = "admin-token-of-the-private-test-server"
+OPERATOR_TOKEN = "operator-token-of-the-private-test-server"
+OPERATOR_USER = "operator"
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -43,11 +45,12 @@ _AUDIT_POLICY = {
 
 @dataclass
 class ApiServer:
-    """The running pair; use as a context manager. Users are added with ``token_for``."""
+    """The running pair; use as a context manager. Beside the administrator there is a user without rights."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="lmcb-apiserver-")))
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     port: int = 0
+    _command: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -76,6 +79,15 @@ class ApiServer:
         """Stop both and remove the folder."""
         self._stop_processes()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop_serving(self) -> None:
+        """Stop the API server; etcd keeps what was stored."""
+        _stop(self.processes.pop())
+
+    def serve_again(self) -> None:
+        """Start the API server again, at the same address."""
+        self._spawn("kube-apiserver", self._command)
+        self._wait_until_ready()
 
     def audit_position(self) -> int:
         """Return the mark for a later ``writes_since``."""
@@ -141,35 +153,35 @@ class ApiServer:
             )
         )
         tokens = self.folder / "tokens.csv"
-        tokens.write_text(f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n')
+        tokens.write_text(
+            f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n{OPERATOR_TOKEN},{OPERATOR_USER},{OPERATOR_USER}\n'
+        )
         policy = self.folder / "audit-policy.yaml"
         policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
-        self._spawn(
-            "kube-apiserver",
-            [
-                str(binaries.path("kube-apiserver")),
-                f"--etcd-servers={etcd_url}",
-                f"--secure-port={self.port}",
-                "--bind-address=127.0.0.1",
-                f"--cert-dir={self.folder / 'certs'}",
-                f"--token-auth-file={tokens}",
-                "--authorization-mode=RBAC",
-                "--service-cluster-ip-range=10.97.0.0/16",
-                "--service-account-issuer=https://kubernetes.default.svc",
-                f"--service-account-key-file={key}",
-                f"--service-account-signing-key-file={key}",
-                # no controller makes the default service account and its CA ConfigMap that this plugin waits for
-                "--disable-admission-plugins=ServiceAccount",
-                f"--audit-policy-file={policy}",
-                f"--audit-log-path={self.folder / 'audit.log'}",
-                "--audit-log-mode=blocking-strict",
-            ],
-        )
+        self._command = [
+            str(binaries.path("kube-apiserver")),
+            f"--etcd-servers={etcd_url}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder / 'certs'}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.97.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            # no controller makes the default service account and its CA ConfigMap that this plugin waits for
+            "--disable-admission-plugins=ServiceAccount",
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.folder / 'audit.log'}",
+            "--audit-log-mode=blocking-strict",
+        ]
+        self._spawn("kube-apiserver", self._command)
         self._wait_until_ready()
         self.kubeconfig_for(_ADMIN_TOKEN, self.kubeconfig)
 
     def _spawn(self, name: str, command: list[str]) -> None:
-        with (self.folder / f"{name}.log").open("wb") as log:
+        with (self.folder / f"{name}.log").open("ab") as log:
             self.processes.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder))
 
     def _wait_until_ready(self) -> None:
@@ -200,13 +212,17 @@ class ApiServer:
 
     def _stop_processes(self) -> None:
         for process in reversed(self.processes):
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _stop(process)
         self.processes.clear()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _write(entry: dict[str, Any], namespace: str) -> str | None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from couchbase_lm_operator.api.crd import crd
 from couchbase_lm_operator.io.cluster import Cluster
-from couchbase_lm_operator.io.kube_api import APPLY_PATCH, KubeApi
+from couchbase_lm_operator.io.kube_api import KubeApi
 from e2e.couchbase_emulator import running_emulator
 from tests.apiserver import ApiServer
-from tests.reconcile.world import World
+from tests.reconcile.world import World, install_definition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -29,10 +28,7 @@ def apiserver() -> Iterator[ApiServer]:
 @pytest.fixture
 async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     async with KubeApi(apiserver.kubeconfig) as api:
-        definition = crd()
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
-        query = {"fieldManager": "test", "force": "true"}
-        await api.request("PATCH", path, query=query, body=definition, content_type=APPLY_PATCH)
+        await install_definition(api)
         yield Cluster(api)
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
+from couchbase_lm_operator.api.crd import crd
 from couchbase_lm_operator.handlers import operate
-from couchbase_lm_operator.io.kube_api import KINDS, MERGE_PATCH
+from couchbase_lm_operator.io.kube_api import APPLY_PATCH, KINDS, MERGE_PATCH
 from couchbase_lm_operator.runtime import Runtime
 from couchbase_lm_operator.settings import Settings
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from couchbase_lm_operator.io.cluster import Cluster
+    from couchbase_lm_operator.io.kube_api import KubeApi
     from e2e.couchbase_emulator import RunningEmulator
     from tests.apiserver import ApiServer
 
@@ -239,13 +241,8 @@ class World:
             "sweep_seconds": 5.0,
             "operator_image": "localhost/lmcache-couchbase/operator:test",
         }
-        return Settings(
-            kubeconfig=self.server.kubeconfig,
-            namespaces=(self.namespace,),
-            http_host="127.0.0.1",
-            http_port=0,
-            **{**fast, **changes},
-        )
+        where = {"kubeconfig": self.server.kubeconfig, "namespaces": (self.namespace,)}
+        return Settings(http_host="127.0.0.1", http_port=0, **{**where, **fast, **changes})
 
     @asynccontextmanager
     async def operator(self, **changes: Any) -> AsyncIterator[Runtime]:
@@ -275,6 +272,23 @@ class World:
     async def _post(self, kind: str, manifest: Manifest, namespace: str) -> Manifest:
         query = {"fieldValidation": "Strict"}
         return await self.cluster.api.request("POST", KINDS[kind].path(namespace), query=query, body=manifest)
+
+
+async def install_definition(api: KubeApi) -> None:
+    """Install our CRD and wait until the API server serves it."""
+    definition = crd()
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
+    query = {"fieldManager": "test", "force": "true"}
+    await api.request("PATCH", path, query=query, body=definition, content_type=APPLY_PATCH)
+
+    async def is_served() -> bool:
+        found = await api.request("GET", path)
+        return any(
+            each["type"] == "Established" and each["status"] == "True"
+            for each in (found.get("status") or {}).get("conditions") or []
+        )
+
+    await until(is_served)
 
 
 async def until(check: Callable[[], Awaitable[Any]], *, seconds: float = 25.0) -> Any:

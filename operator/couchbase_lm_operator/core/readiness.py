@@ -69,7 +69,9 @@ def workload_state(deployment: Manifest | None, pods: Sequence[PodState]) -> Wor
         reason, message = Reason.WORKLOAD_AVAILABLE, f"All replicas are ready: {wanted}."
     else:
         conditions = {each["type"]: each for each in status.get("conditions") or []} if is_seen else {}
-        is_stuck, reason, message = _why_not(conditions, _pod_trouble(pods), f"{ready} of {wanted} replicas are ready.")
+        is_stuck, reason, message = _why_not(
+            conditions, _pod_trouble(pods), f"{ready} replicas are ready, {wanted} are wanted."
+        )
     return WorkloadState(is_available, is_stuck, reason, message, counts[0], ready)
 
 
