@@ -45,7 +45,8 @@ class Emulator:
             self.cluster.initialise(options.username, options.password, name="emulator")
         tls_context = self._tls_context() if options.tls else None
         self.cluster.on_bucket_removed = self._on_bucket_removed
-        self._listeners = [NodeListeners(self.cluster, node, tls_context, self._control) for node in self.cluster.nodes]
+        self.cluster.node_command = self._control
+        self._listeners = [NodeListeners(self.cluster, node, tls_context) for node in self.cluster.nodes]
         try:
             for index, listeners in enumerate(self._listeners):
                 await listeners.open(options.host, **self._first_ports(index))

@@ -15,6 +15,7 @@ class Faults:
 
     slow_seconds: float = 0.0  # every key-value answer comes this much later
     http_slow_seconds: float = 0.0  # every REST answer comes this much later
+    hang: int = 0  # key-value requests of any kind, logins too, that get no answer
     drop: int = 0  # key-value document requests that get no answer at all
     disconnect: int = 0  # key-value document requests answered by closing the connection
     tmpfail: int = 0  # mutations answered with a temporary failure

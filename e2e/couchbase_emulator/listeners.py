@@ -10,22 +10,18 @@ from e2e.couchbase_emulator.kv.connection import KvConnection
 from e2e.couchbase_emulator.model.bucket import Bucket
 from e2e.couchbase_emulator.model.cluster import Cluster, Node
 from e2e.couchbase_emulator.rest.application import management_application
-from e2e.couchbase_emulator.rest.control import NodeControl
 
 
 class NodeListeners:
     """Listens for one node."""
 
-    def __init__(
-        self, cluster: Cluster, node: Node, tls_context: ssl.SSLContext | None, node_control: NodeControl
-    ) -> None:
+    def __init__(self, cluster: Cluster, node: Node, tls_context: ssl.SSLContext | None) -> None:
         self._cluster = cluster
         self._node = node
         self._tls_context = tls_context
         self._connections: set[KvConnection] = set()
         self._servers: list[asyncio.AbstractServer] = []
-        application = management_application(cluster, node, node_control)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(management_application(cluster, node), access_log=None, handle_signals=False)
 
     async def open(self, host: str, *, mgmt_port: int, kv_port: int, mgmt_tls_port: int, kv_tls_port: int) -> None:
         """Listen; ports of 0 are chosen. Raises OSError when a port is taken."""

@@ -148,6 +148,8 @@ class KvConnection(asyncio.BufferedProtocol):
         opcode = QUIET_OF.get(request.opcode, request.opcode)
         command = _COMMANDS.get(opcode)
         session = self._session
+        if self._cluster.faults.take("hang"):
+            return
         if command is None:
             session.refuse(request, Status.UNKNOWN_COMMAND)
             return

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from e2e.couchbase_emulator.counters import Counters
@@ -18,6 +18,14 @@ from e2e.couchbase_emulator.options import EmulatorOptions
 # The item pager is a task of its own in the server: it runs a moment after the write that woke it.
 _PAGER_DELAY_SECONDS = 0.002
 _ADMIN_GRANTS = (RoleGrant("admin"),)
+
+
+# Name of the command, node or number of steps, seconds until a killed node lives again.
+NodeCommand = Callable[[str, int, float | None], Awaitable[None]]
+
+
+async def _no_sockets(command: str, value: int, revive_after_seconds: float | None) -> None:  # noqa: ARG001
+    raise ValueError(f"{command} needs a running emulator")
 
 
 @dataclass
@@ -99,6 +107,8 @@ class Cluster:
         self.auto_failover = AutoFailover()
         self.revision = 1
         self.ca_pem: str | None = None
+        # Carries out `kill_node`, `revive_node` and `move_vbuckets`; whoever owns the sockets sets it.
+        self.node_command: NodeCommand = _no_sockets
         # Called with the bucket that goes away, to close the connections that have it open.
         self.on_bucket_removed: Callable[[Bucket], None] | None = None
         # Names and memory that deleted buckets hold until their end: name -> (MiB per node, Unix time).

@@ -113,6 +113,7 @@ ROLES: Final[dict[str, RoleDefinition]] = {
             (("admin", "internal"), NONE),
             (("admin", "security"), NONE),
             (("admin", "users"), NONE),
+            (("admin", "diag"), _ops("read")),
             *_NO_DATA,
             (("ui",), NONE),
             ((), ALL),

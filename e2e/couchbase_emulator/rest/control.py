@@ -1,7 +1,6 @@
-"""What a real server does not have: switching faults, reading counters. Full administrators only."""
+"""What a real server does not have: switching faults, reading counters, listing documents. Full administrators only."""
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -11,8 +10,6 @@ from e2e.couchbase_emulator.kv.frames import encode_leb128
 from e2e.couchbase_emulator.rest.http import Call, RestError, Route, json_response, needs
 
 _COMMANDS = ("kill_node", "revive_node", "advance_clock_seconds", "move_vbuckets", "clear", "revive_after_seconds")
-NodeControl = Callable[[str, int, float | None], Awaitable[None]]
-NODE_CONTROL: web.AppKey[NodeControl] = web.AppKey("node_control", Callable[[str, int, float | None], Awaitable[None]])  # type: ignore[arg-type]
 
 
 async def get_faults(call: Call) -> web.Response:
@@ -45,7 +42,7 @@ async def _command(call: Call, name: str, value: Any, revive_after_seconds: floa
     if name == "advance_clock_seconds":
         call.cluster.clock.advance(float(value))
     else:
-        await call.request.app[NODE_CONTROL](name, int(value), revive_after_seconds)
+        await call.cluster.node_command(name, int(value), revive_after_seconds)
 
 
 async def counters(call: Call) -> web.Response:
@@ -63,7 +60,12 @@ async def documents(call: Call) -> web.Response:
         raise RestError(404, text=f"nothing is called {error}") from None
     prefix = encode_leb128(collection.uid)
     listed = [
-        {"key": key[len(prefix) :].decode(), "bytes": len(item.value), "flags": item.flags, "expiry": item.expiry}
+        {
+            "key": key[len(prefix) :].decode(errors="replace"),
+            "bytes": len(item.value),
+            "flags": item.flags,
+            "expiry": item.expiry,
+        }
         for key, item in bucket.documents.items()
         if key.startswith(prefix)
     ]

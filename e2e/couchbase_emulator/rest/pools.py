@@ -131,6 +131,11 @@ def _compatibility(cluster: Cluster) -> int:
     return major * 0x10000 + minor
 
 
+async def this_node(call: Call) -> web.Response:
+    """The node that is asked."""
+    return json_response(node_json(call.cluster, call.node, this=True))
+
+
 async def node_services(call: Call) -> web.Response:
     """Addresses and ports of every node, alternate ones too."""
     return json_response(cluster_config(call.cluster, call.node))
@@ -140,6 +145,7 @@ ROUTES = [
     Route("GET", "/pools", pools, needs("read", "pools")),
     Route("GET", "/pools/default", pool_default, needs("read", "pools")),
     Route("GET", "/pools/nodes", pool_default, needs("read", "pools")),
+    Route("GET", "/nodes/self", this_node, needs("read", "nodes")),
     Route("GET", "/pools/default/nodeServices", node_services, needs("read", "pools")),
     Route("GET", "/pools/default/terseClusterInfo", node_services, needs("read", "pools")),
 ]

@@ -119,7 +119,7 @@ async def drop_alternate_address(call: Call) -> web.Response:
 
 
 _EXTERNAL = "/node/controller/setupAlternateAddresses/external"
-_POOLS_WRITE = needs("write", "pools")
+_SETUP = needs("write", "admin", "setup")
 ROUTES = [
     Route("GET", "/settings/autoFailover", get_auto_failover, needs("read", "settings")),
     Route("POST", "/settings/autoFailover", set_auto_failover, needs("write", "settings")),
@@ -127,6 +127,6 @@ ROUTES = [
     Route("POST", "/settings/passwordPolicy", set_password_policy, needs("write", "admin", "security")),
     Route("GET", "/pools/default/trustedCAs", trusted_cas, anonymous=True),
     Route("GET", "/pools/default/certificate", cluster_certificate, anonymous=True),
-    Route("PUT", _EXTERNAL, set_alternate_address, _POOLS_WRITE),
-    Route("DELETE", _EXTERNAL, drop_alternate_address, _POOLS_WRITE),
+    Route("PUT", _EXTERNAL, set_alternate_address, _SETUP),
+    Route("DELETE", _EXTERNAL, drop_alternate_address, _SETUP),
 ]

@@ -62,6 +62,6 @@ def _quota(call: Call, errors: dict[str, str]) -> int:
 
 
 ROUTES = [
-    Route("POST", "/clusterInit", cluster_init, needs("write", "admin", "setup"), anonymous=False),
+    Route("POST", "/clusterInit", cluster_init, needs("write", "admin", "setup")),
     Route("POST", "/pools/default", memory_quota, needs("write", "pools")),
 ]

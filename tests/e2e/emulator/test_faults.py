@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from e2e.conformance.wire import WireClient
 from e2e.conformance.world import eventually
 from e2e.couchbase_emulator import FOREVER, Faults, RunningEmulator
 from tests.e2e.emulator.conftest import Start, Wire, kv_port, rest
@@ -63,6 +64,15 @@ def test_dropped_requests_get_no_answer(emulator: RunningEmulator) -> None:
         assert client.receive().opaque == answered
 
 
+def test_hanging_node_does_not_even_say_hello(emulator: RunningEmulator) -> None:
+    emulator.faults.hang = FOREVER
+    with WireClient("127.0.0.1", kv_port(emulator), timeout_seconds=0.2) as client, pytest.raises(TimeoutError):
+        client.hello()
+    emulator.faults.clear()
+    with Wire(emulator) as client:
+        assert client.get(b"key").status == 0x01
+
+
 def test_disconnect(emulator: RunningEmulator) -> None:
     with Wire(emulator) as client:
         emulator.faults.disconnect = 1
@@ -107,8 +117,10 @@ def test_faults_over_rest(emulator: RunningEmulator, http: httpx.Client) -> None
     assert http.post("/_emulator/faults", json={"kill_node": 7}).status_code == 400
     assert http.post("/_emulator/faults", json={"advance_clock_seconds": 10}).status_code == 200
     assert httpx.get(emulator.management_urls[0] + "/_emulator/faults").status_code == 401
-    app = httpx.Client(base_url=emulator.management_urls[0], auth=("app", "app-password"))
-    assert app.post("/_emulator/faults", json={"tmpfail": 1}).status_code == 403
+    emulator.create_user("cluster", "app-password", "cluster_admin")
+    for user in ("app", "cluster"):
+        with httpx.Client(base_url=emulator.management_urls[0], auth=(user, "app-password")) as other:
+            assert other.post("/_emulator/faults", json={"tmpfail": 1}).status_code == 403
 
 
 def test_killed_node_refuses_and_comes_back_empty(start: Start) -> None:

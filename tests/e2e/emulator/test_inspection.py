@@ -28,6 +28,15 @@ def test_documents_are_seen_by_key(emulator: RunningEmulator) -> None:
         emulator.documents("cache", "_default", "shards")
 
 
+def test_documents_are_listed_over_rest(emulator: RunningEmulator, http: httpx.Client) -> None:
+    with Wire(emulator) as client:
+        client.set(b"one", b"value", flags=7)
+    where = {"bucket": "cache", "scope": "kv", "collection": "shards"}
+    listed = http.get("/_emulator/documents", params=where).json()["documents"]
+    assert listed == [{"key": "one", "bytes": 5, "flags": 7, "expiry": 0}]
+    assert http.get("/_emulator/documents", params=where | {"scope": "missing"}).status_code == 404
+
+
 def test_only_changes_count_as_mutations(emulator: RunningEmulator, http: httpx.Client) -> None:
     before = emulator.mutations
     with Wire(emulator) as client:
