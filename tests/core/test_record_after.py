@@ -28,7 +28,7 @@ def creation(before: BucketRecord | None) -> tuple[ProvisioningDecision, StepFai
         (None, replace(INTENT, cluster_uuid="")),  # void: it was recorded just now
         (replace(OWNED, cluster_uuid="elsewhere"), replace(INTENT, cluster_uuid="")),
         (INTENT, INTENT),  # an earlier pass may have made it and died
-        (OWNED, replace(OWNED, removed_by_others_count=1)),  # what is there now has another UUID
+        (OWNED, OWNED),  # its UUID tells next time whose it is
     ],
 )
 def test_a_taken_name(before: BucketRecord | None, after: BucketRecord) -> None:

@@ -139,8 +139,9 @@ def record_after(
         return record
     if before is None or (before.name, before.cluster_uuid) != (record.name, record.cluster_uuid):
         return replace(record, cluster_uuid="")
-    # An older intent may be what made it; an older UUID says that what is there now is another bucket.
-    return replace(before, removed_by_others_count=record.removed_by_others_count) if before.uuid else record
+    # An older intent may be what made it. An older UUID tells next time whose it is: a node that did not know
+    # the bucket for a moment may have answered our look.
+    return before if before.uuid else record
 
 
 def _no_credentials(goal: CouchbaseGoal) -> Wait:
