@@ -31,7 +31,7 @@ def test_a_sound_resource_proceeds() -> None:
         (MalformedModelConfig("key a of ConfigMap m", "it is not JSON"), Refuse, Reason.MODEL_CONFIG_INVALID),
     ],
 )
-def test_without_a_usable_config_nothing_is_planned(found: Any, kind: type, reason: Reason) -> None:
+def test_without_a_usable_config_nothing_is_planned(found: Any, kind: type[Wait | Refuse], reason: Reason) -> None:
     said = verdict({}, found)
     assert isinstance(said, kind)
     assert said.reason == reason
