@@ -81,7 +81,7 @@ def _conditions(progress: Progress) -> list[Condition]:
         message = f"This operator would render other pods: set spec.rollout.approve to {pending} to roll them out."
         result.append(condition(ConditionType.ROLLOUT_PENDING, _TRUE, Reason.ROLLOUT_PENDING, message))
     cache = progress.cache
-    if cache is not None:
+    if cache is not None and _may_tell_cache(progress):
         healthy = (ConditionType.CACHE_HEALTHY, _TRUE, Reason.CACHE_HEALTHY, cache.detail)
         unhealthy = (ConditionType.CACHE_HEALTHY, _FALSE, Reason.CACHE_UNREACHABLE, cache.detail)
         result.append(condition(*(healthy if cache.is_healthy else unhealthy)))
@@ -90,15 +90,11 @@ def _conditions(progress: Progress) -> list[Condition]:
 
 def _carried(progress: Progress, said: set[ConditionType]) -> list[Condition]:
     """Return the earlier findings about Couchbase that this pass could not look at again."""
-    kept: tuple[ConditionType, ...] = (
-        ConditionType.BELOW_WORKING_SET,
-        ConditionType.CACHE_HEALTHY,
-        *(each[1] for each in _STAGES),
-    )
-    if progress.provisioned is not None:
-        kept = (ConditionType.CACHE_HEALTHY,)
-        if progress.provisioned.facts.size is None:
-            kept += (ConditionType.BELOW_WORKING_SET,)
+    kept: tuple[ConditionType, ...] = (ConditionType.CACHE_HEALTHY,) if _may_tell_cache(progress) else ()
+    if progress.provisioned is None:
+        kept += (ConditionType.BELOW_WORKING_SET, *(each[1] for each in _STAGES))
+    elif progress.provisioned.facts.size is None:
+        kept += (ConditionType.BELOW_WORKING_SET,)
     previous = progress.observed.status.get("conditions") or []
     return [
         Condition(
@@ -111,6 +107,11 @@ def _carried(progress: Progress, said: set[ConditionType]) -> list[Condition]:
         for kind in kept
         if kind not in said and (old := find(previous, kind)) is not None
     ]
+
+
+def _may_tell_cache(progress: Progress) -> bool:
+    """Say whether probes are about what this resource uses: not while something else is being provisioned."""
+    return progress.plan is None or progress.is_provisioned
 
 
 def _summary(progress: Progress) -> list[tuple[ConditionType, ConditionStatus, Reason, str]]:
