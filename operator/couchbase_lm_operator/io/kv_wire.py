@@ -74,17 +74,15 @@ class KvConnection:
         header = _HEADER.pack(_REQUEST_MAGIC, opcode, len(key), 0, 0, 0, len(key) + len(value), self._opaque, 0)
         self._writer.write(header + key + value)
         await self._writer.drain()
-        while True:
-            raw = await self._reader.readexactly(_HEADER.size)
-            magic, answered, key_length, extras_length, _, status, body_length, opaque, _ = _HEADER.unpack(raw)
-            if magic != _RESPONSE_MAGIC and magic not in {0x82, 0x83, 0x18}:
-                raise ProtocolError("the peer does not speak Couchbase's data protocol")
-            if body_length > _MAX_BODY_BYTES or key_length + extras_length > body_length:
-                raise ProtocolError("the peer sends frames no data node would send")
-            body = await self._reader.readexactly(body_length)
-            # Server-initiated frames (0x82) and answers to nothing we asked are passed over.
-            if magic == _RESPONSE_MAGIC and answered == opcode and opaque == self._opaque:
-                return Reply(status, body[extras_length + key_length :])
+        raw = await self._reader.readexactly(_HEADER.size)
+        magic, answered, key_length, extras_length, _, status, body_length, opaque, _ = _HEADER.unpack(raw)
+        # Features that would let the server send anything else are never asked for.
+        if (magic, answered, opaque) != (_RESPONSE_MAGIC, opcode, self._opaque):
+            raise ProtocolError("the peer does not speak Couchbase's data protocol")
+        if body_length > _MAX_BODY_BYTES or key_length + extras_length > body_length:
+            raise ProtocolError("the peer sends frames no data node would send")
+        body = await self._reader.readexactly(body_length)
+        return Reply(status, body[extras_length + key_length :])
 
     async def close(self) -> None:
         """Close the connection, whatever its state."""
