@@ -128,6 +128,13 @@ def test_bucket_uuid_guard(world: World) -> None:
     assert world.http.delete(f"{path}?bucket_uuid={uuid}").status_code == 200
 
 
+def test_percent_in_a_name_is_escaped_in_paths(world: World) -> None:
+    """A bucket named `…%41` is found under `…%2541` and not under what `%41` stands for."""
+    name = world.make_bucket(f"{unique('percent')}%41")
+    assert world.http.get(f"{BUCKETS}/{name.replace('%', '%25')}").json()["name"] == name
+    assert world.http.get(f"{BUCKETS}/{name}").status_code == 404
+
+
 def test_flush_needs_to_be_enabled(world: World, bucket: str) -> None:
     """Flush of a bucket without it: 400 with a bare `_`."""
     response = world.http.post(f"{BUCKETS}/{bucket}/controller/doFlush")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -64,7 +65,7 @@ class World:
         """Wait until all nodes of a bucket are healthy and open it."""
 
         def healthy() -> bool:
-            response = self.http.get(f"/pools/default/buckets/{name}?skipMap=true")
+            response = self.http.get(f"/pools/default/buckets/{quote(name)}?skipMap=true")
             nodes = response.json()["nodes"] if response.is_success else []
             return bool(nodes) and all(node["status"] == "healthy" for node in nodes)
 
@@ -81,8 +82,9 @@ class World:
 
     def drop_bucket(self, name: str) -> None:
         """Delete a bucket and wait until its name is free."""
-        self.http.delete(f"/pools/default/buckets/{name}")
-        eventually(lambda: self.http.get(f"/pools/default/buckets/{name}").status_code == 404, f"bucket {name} is gone")
+        path = f"/pools/default/buckets/{quote(name)}"
+        self.http.delete(path)
+        eventually(lambda: self.http.get(path).status_code == 404, f"bucket {name} is gone")
 
     def make_collection(self, bucket: str, scope: str | None = None, **parameters: Any) -> tuple[str, str]:
         """Create a scope, when none is given, and a collection that every node knows; returns both names."""
@@ -137,5 +139,5 @@ class World:
         for username in self._users:
             self.http.delete(f"/settings/rbac/users/local/{username}")
         for bucket in self._buckets:
-            if self.http.get(f"/pools/default/buckets/{bucket}").is_success:
+            if self.http.get(f"/pools/default/buckets/{quote(bucket)}").is_success:
                 self.drop_bucket(bucket)

@@ -30,7 +30,6 @@ class User:
     credential: Credential
     grants: tuple[RoleGrant, ...] = ()
     name: str = ""
-    groups: tuple[str, ...] = ()
     locked: bool = False
     temporary_password: bool = False
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))

@@ -61,6 +61,8 @@ async def put_user(call: Call) -> web.Response:
         errors |= password_errors(cluster, password)
     if form.get("groups") and not cluster.options.is_enterprise:
         errors["groups"] = "User groups require enterprise edition"
+    elif form.get("groups"):
+        errors["groups"] = f"Groups do not exist: {form['groups']}"
     locked, temporary = _flag(call, "locked", errors), _flag(call, "temporaryPassword", errors)
     if errors:
         raise field_errors(errors)
@@ -73,7 +75,6 @@ async def put_user(call: Call) -> web.Response:
             credential=_credential(existing, password),
             grants=grants,
             name=form.get("name", ""),
-            groups=tuple(part for part in form.get("groups", "").split(",") if part),
             locked=locked,
             temporary_password=temporary,
             uuid=existing.uuid if existing else _new_uuid(),
@@ -141,7 +142,7 @@ def user_json(cluster: Cluster, user: User) -> dict[str, Any]:
         "id": user.user_id,
         "domain": "local",
         "roles": [grant_json(grant) for grant in user.grants if cluster.is_current(grant)],
-        "groups": list(user.groups),
+        "groups": [],
         "external_groups": [],
         "name": user.name,
         "uuid": user.uuid,
