@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,7 @@ async def test_an_external_user_is_only_checked(world: World) -> None:
     world.couchbase.create_bucket("kv")
     world.couchbase.create_collection("kv", "cache", "demo")
     world.couchbase.create_user("engines", "their-password", roles)
-    changes = {
+    changes: dict[str, Any] = {
         "couchbase__adminSecretRef": None,
         "couchbase__managementEndpoints": [],
         "couchbase__credentialsSecretRef": {"name": "engines"},
@@ -51,7 +51,7 @@ async def test_tls_is_verified_with_a_given_ca(world: World, tmp_path: Path, kin
         assert emulator.tls_connection_string is not None
         world.couchbase = emulator
         await world.set_admin_secret()
-        changes = {
+        changes: dict[str, Any] = {
             "couchbase__connectionString": emulator.tls_connection_string,
             "couchbase__managementEndpoints": emulator.tls_management_urls,
         }

@@ -184,7 +184,7 @@ class World:
             return found if is_current and found["status"] == status and reason in {None, found["reason"]} else None
 
         try:
-            return await until(check, seconds=seconds)
+            return dict(await until(check, seconds=seconds))
         except AssertionError as error:
             conditions = (await self.status(name)).get("conditions")
             raise AssertionError(

@@ -30,7 +30,6 @@ class Reason(StrEnum):
     REMOVAL_ABANDONED = "RemovalAbandoned", "Bucket or user could not be removed from Couchbase and were left there."
     INVALID_SPEC = "InvalidSpec", "The specification cannot be used; the message names the field."
     OPERATOR_ERROR = "OperatorError", "The operator failed in an unexpected way; it tries again."
-    CLUSTER_BUSY = "ClusterBusy", "The Kubernetes API server did not answer or asked to come back later."
     CLUSTER_REFUSED = "ClusterRefused", "The Kubernetes API server refused a request of the operator."
 
     # What the resource refers to
@@ -95,7 +94,6 @@ class Reason(StrEnum):
     KEYSPACE_CREATING = "KeyspaceCreating", "Scope and collection are being created."
     KEYSPACE_REFUSED = "KeyspaceRefused", "Couchbase refuses the scope or the collection."
     BELOW_WORKING_SET = "BelowWorkingSet", "The bucket holds fewer contexts than spec.cache.workingSet wishes."
-    HOLDS_WORKING_SET = "HoldsWorkingSet", "The bucket holds what spec.cache.workingSet wishes."
 
     # Couchbase: the user of the engines
     CREDENTIALS_READY = "CredentialsReady", "The user of the Secret reaches its collection on every data node."
