@@ -75,6 +75,9 @@ class Buildah:
             self._build(image, arguments, archive)
 
     def _build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
+        replaced = run(
+            ["buildah", "images", "--quiet", "--no-trunc", "--filter", f"reference={image.reference}"]
+        ).split()
         run(
             ["buildah", "bud", "--isolation", "chroot", "--layers", *_build_options(image, arguments), ROOT],
             env={**os.environ, "BUILDAH_ISOLATION": "chroot"},
@@ -82,6 +85,11 @@ class Buildah:
         # Not `buildah push`: it always compresses into this format, minutes of work for a few seconds of use.
         source, target = f"containers-storage:{image.reference}", f"oci-archive:{archive}:{image.reference}"
         run(["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target])
+        current = run(["buildah", "images", "--quiet", "--no-trunc", image.reference]).strip()
+        for old in replaced:
+            if old != current:
+                # Nameless now. Layers that the new image is made of stay; its other layers would pile up.
+                subprocess.run(["buildah", "rmi", old], capture_output=True, check=False)
 
     def _put_copies_on_parent(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         parent, copies = copies_of_stage((ROOT / "Dockerfile").read_text(), image.name)
