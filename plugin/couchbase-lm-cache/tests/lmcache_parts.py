@@ -95,8 +95,9 @@ def keys(count: int, first: int = 0) -> list[ObjectKey]:
     return [key(number) for number in range(first, first + count)]
 
 
-def bits(bitmap: Bitmap, count: int) -> list[bool]:
+def bits(bitmap: Bitmap | None, count: int) -> list[bool]:
     """Return a bitmap as booleans, after checking its length."""
+    assert bitmap is not None
     assert len(str(bitmap)) == count
     return [bitmap.test(index) for index in range(count)]
 

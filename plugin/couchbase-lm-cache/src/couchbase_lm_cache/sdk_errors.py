@@ -30,7 +30,8 @@ def outcome_of(error: Exception) -> Outcome:
     if isinstance(error, (DocumentNotFoundException, CasMismatchException)):
         # A version that is gone was replaced by another writer: for the caller the old one is missing.
         return Outcome.MISSING
-    if isinstance(error, _BUSY):
+    if isinstance(error, (*_BUSY, RuntimeError)):
+        # RuntimeError: this connection was closed meanwhile; another one may be there on the next attempt.
         return Outcome.BUSY
     if isinstance(error, AuthenticationException):
         return Outcome.DENIED
@@ -39,7 +40,7 @@ def outcome_of(error: Exception) -> Outcome:
     return Outcome.REFUSED
 
 
-def why_not_connected(error: Exception, *, bucket: str) -> str:
+def why_not_connected(error: Exception, *, bucket: str, uses_tls: bool) -> str:
     """Explain a failed attempt to open the cluster and bucket, with everything the server tells alike.
 
     The message holds our own words only: the SDK's text may carry addresses and raw answers.
@@ -52,8 +53,9 @@ def why_not_connected(error: Exception, *, bucket: str) -> str:
             "or the user has no right on it"
         )
     if isinstance(error, _TIMEOUTS):
+        trust = "its certificate is not signed by the CA in tls_ca_file, " if uses_tls else ""
         return (
-            "no answer in time: the address or port is wrong, a firewall is in between, the cluster is not "
+            f"no answer in time: the address or port is wrong, a firewall is in between, {trust}the cluster is not "
             f"initialised or still warming up, or the user has no right on bucket {bucket}"
         )
     return f"the Couchbase SDK reported {type(error).__name__}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase.auth import PasswordAuthenticator
 from couchbase.cluster import Cluster
 from couchbase.constants import FMT_BYTES, FMT_JSON
-from couchbase.exceptions import CouchbaseException, InvalidArgumentException
+from couchbase.exceptions import CouchbaseException
 from couchbase.options import (
     ClusterOptions,
     ClusterTimeoutOptions,
@@ -89,7 +89,7 @@ class SdkTransport:
         options = GetOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW, with_expiry=True)
         try:
             result = next(self._turns).get(key, options)
-        except CouchbaseException as error:
+        except (CouchbaseException, RuntimeError) as error:
             return Age(Document(outcome_of(error)))
         expiry = result.expiry_time
         return Age(_document(result), expiry.timestamp() - time.time() if expiry else None)
@@ -124,9 +124,7 @@ class SdkTransport:
             return {}
         try:
             outcome = operation(next(self._turns))
-        except InvalidArgumentException:
-            raise
-        except CouchbaseException as error:
+        except (CouchbaseException, RuntimeError) as error:
             return dict.fromkeys(keys, error)
         return {**outcome.exceptions, **outcome.results}
 
@@ -148,7 +146,8 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
             collections.append(bucket.scope(settings.scope_name).collection(settings.collection_name))
     except CouchbaseException as error:
         _close_all(clusters)
-        raise ConnectError(why_not_connected(error, bucket=settings.bucket_name)) from None
+        uses_tls = settings.connection_string.startswith("couchbases://")
+        raise ConnectError(why_not_connected(error, bucket=settings.bucket_name, uses_tls=uses_tls)) from None
     transport = SdkTransport(clusters, collections)
     outcome = transport.exists([settings.key_prefix + _PROBE_KEY], max(1.0, deadline - time.monotonic()))[0]
     if outcome not in (Outcome.OK, Outcome.MISSING):
