@@ -273,6 +273,13 @@ def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory) -> None:
 # --- starting without Couchbase, and losing the right to use it -----------------------------------------
 
 
+def test_a_ca_file_that_is_not_there_is_named(open_adapter: OpenAdapter) -> None:
+    with pytest.raises(ConnectError, match="tls_ca_file /nonexistent cannot be read"):
+        open_adapter(
+            connection_string="couchbases://127.0.0.1:1", tls_ca_file="/nonexistent", connect_timeout_seconds=0.5
+        )
+
+
 def test_a_strict_start_fails_in_time_and_says_why(open_adapter: OpenAdapter) -> None:
     begun = time.monotonic()
     with pytest.raises(ConnectError, match=r"could not be used within 1 s: .*startup: degraded"):
@@ -352,6 +359,25 @@ def test_lost_rights_become_misses_and_come_back(
     emulator.create_user("fickle", "fickle-password", roles)
     wait_until(lambda: is_healthy(driver), "recovery")
     assert driver.lookup(keys(1)) == [True]
+
+
+def test_a_user_who_may_only_read_goes_on_reading_and_status_says_why_nothing_is_stored(
+    open_adapter: OpenAdapter, emulator: RunningEmulator, l1: L1Memory
+) -> None:
+    assert open_adapter().store(keys(1), l1.filled(KIB)).is_successful()
+    emulator.create_user("reader", "reader-password", f"data_reader[{BUCKET}]")
+    driver = open_adapter(username="reader", password="reader-password")
+    logins = emulator.counters.kv_logins
+    for number in range(5):
+        assert not driver.store([key(10 + number)], l1.filled(KIB)).is_successful()
+        assert driver.load(keys(1), l1.take(KIB)) == [True]
+    status = driver.adapter.report_status()
+    assert (status["is_healthy"], status["connection_state"]) == (False, "ready")
+    assert "data_writer" in status["reason"]
+    assert emulator.counters.kv_logins == logins, "a right that is missing does not call for a new connection"
+    emulator.create_user("reader", "reader-password", f"data_reader[{BUCKET}],data_writer[{BUCKET}]")
+    assert driver.store([key(20)], l1.filled(KIB)).is_successful()
+    assert is_healthy(driver)
 
 
 # --- lifetime --------------------------------------------------------------------------------------------

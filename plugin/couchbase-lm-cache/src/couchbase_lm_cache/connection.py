@@ -34,7 +34,7 @@ _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 10.0
 _CALLS_WITHOUT_ANSWER = 2
 """So many calls in a row in which no document got an answer turn *ready* into *unavailable*."""
 
-_PROBE_KEYS = 16
+PROBE_KEYS = tuple(f"couchbase-lm-cache::probe::{n}" for n in range(16))
 """Enough keys to meet every data node of a usual cluster; nothing is ever stored under them."""
 
 _NO_ANSWER = (Outcome.TIMEOUT, Outcome.DENIED)
@@ -78,6 +78,7 @@ class Connection:
         self._retired: list[tuple[float, Transport]] = []
         self._reason = "not connected yet"
         self._partial = False
+        self._write_denied = False
         self._unanswered_calls = 0
         self._outage_since = time.monotonic()
         self._probed_at: float | None = None
@@ -114,9 +115,22 @@ class Connection:
     def note(self, outcomes: Sequence[Outcome]) -> None:
         """Learn from a finished call; a few calls without any answer stop all traffic until a probe succeeds."""
         told = [outcome for outcome in outcomes if outcome is not Outcome.REVOKED]
-        if not told:
+        if told:
+            self._count_silence(told, silent=all(outcome in _NO_ANSWER for outcome in told))
+
+    def note_write(self, outcome: Outcome) -> None:
+        """Learn from a finished write. A user who may only read must not lose the cache of others for it."""
+        if outcome is Outcome.REVOKED:
             return
-        silent = all(outcome in _NO_ANSWER for outcome in told)
+        denied = outcome is Outcome.DENIED
+        with self._lock:
+            news = denied and not self._write_denied
+            self._write_denied = denied
+        if news:
+            logger.warning("Nothing can be stored: %s", _WRITE_DENIED_REASON)
+        self._count_silence([outcome], silent=outcome is Outcome.TIMEOUT)
+
+    def _count_silence(self, told: Sequence[Outcome], *, silent: bool) -> None:
         with self._lock:
             self._unanswered_calls = self._unanswered_calls + 1 if silent else 0
             outage = self._unanswered_calls >= _CALLS_WITHOUT_ANSWER and self._state is ConnectionState.READY
@@ -129,7 +143,7 @@ class Connection:
         """Return the last known state; never talks to Couchbase."""
         with self._lock:
             age = None if self._probed_at is None else round(time.monotonic() - self._probed_at, 1)
-            healthy = self._state is ConnectionState.READY and not self._partial
+            healthy = self._state is ConnectionState.READY and not self._partial and not self._write_denied
             status: dict[str, object] = {
                 "is_healthy": healthy,
                 "connection_state": self._state.value,
@@ -137,7 +151,7 @@ class Connection:
                 "username": self._used.username if self._used else None,
             }
             if not healthy:
-                status["reason"] = self._reason
+                status["reason"] = self._reason or _WRITE_DENIED_REASON
             return status
 
     def close(self) -> None:
@@ -158,13 +172,18 @@ class Connection:
     def _run(self) -> None:
         backoff = _FIRST_BACKOFF_SECONDS
         while not self._is_closed():
-            if self._needs_connection():
-                connected = self._connect()
-                wait = 0.0 if connected else backoff
-                backoff = _FIRST_BACKOFF_SECONDS if connected else min(2 * backoff, _LAST_BACKOFF_SECONDS)
+            try:
+                attempted = self._needs_connection()
+                good = self._connect() if attempted else self._probe()
+                self._close_retired()
+            except Exception:  # a surprise from the SDK must not end the only thread that can bring it back
+                logger.exception("The connection to Couchbase failed unexpectedly; it is tried again")
+                attempted, good = True, False
+            if attempted:
+                wait = 0.0 if good else backoff
+                backoff = _FIRST_BACKOFF_SECONDS if good else min(2 * backoff, _LAST_BACKOFF_SECONDS)
             else:
-                wait = PROBE_INTERVAL_SECONDS if self._probe() else _OUTAGE_PROBE_INTERVAL_SECONDS
-            self._close_retired()
+                wait = PROBE_INTERVAL_SECONDS if good else _OUTAGE_PROBE_INTERVAL_SECONDS
             if wait and not self._is_closed():
                 self._wake.wait(wait)
                 self._pace()
@@ -213,8 +232,7 @@ class Connection:
         transport = self._transport
         if transport is None:
             return False
-        keys = [f"{self._settings.key_prefix}couchbase-lm-cache::probe::{n}" for n in range(_PROBE_KEYS)]
-        outcomes = transport.exists(keys, min(_PROBE_TIMEOUT_SECONDS, self._settings.kv_timeout_seconds))
+        outcomes = transport.exists(PROBE_KEYS, min(_PROBE_TIMEOUT_SECONDS, self._settings.kv_timeout_seconds))
         answered = [outcome in (Outcome.OK, Outcome.MISSING) for outcome in outcomes]
         self._probed_at = time.monotonic()
         if any(answered):
@@ -265,3 +283,4 @@ class Connection:
 
 
 _DENIED_REASON = "the user may not use the collection, or the collection is gone"
+_WRITE_DENIED_REASON = "the user may read but not write: it lacks the role data_writer"

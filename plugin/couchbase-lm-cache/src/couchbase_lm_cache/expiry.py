@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.connection import Connection
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
     from couchbase_lm_cache.tallies import Tallies
+
+logger = logging.getLogger(__name__)
 
 _REMEMBERED_KEYS = 100_000
 _MAX_WAITING = 10_000
@@ -75,7 +78,13 @@ class ExpiryRefresher:
 
     def _run(self) -> None:
         while (key := self._waiting.get()) is not None and not self._closed.is_set():
+            self._refresh_safely(key)
+
+    def _refresh_safely(self, key: str) -> None:
+        try:
             self._refresh(key)
+        except Exception:  # one object's lifetime must not cost all others theirs
+            logger.exception("The lifetime of %s could not be refreshed", key)
 
     def _refresh(self, key: str) -> None:
         transport = self._connection.transport()

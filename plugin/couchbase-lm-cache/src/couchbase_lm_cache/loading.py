@@ -8,11 +8,13 @@ revoked and its bit stays unset.
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from couchbase_lm_cache.complaints import Complaints
 from couchbase_lm_cache.errors import BufferRevokedError, ManifestError
 from couchbase_lm_cache.keys import shard_key
 from couchbase_lm_cache.sharding import Manifest, ShardRange, parse_manifest, refusal, shard_count, split
@@ -30,10 +32,21 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.transport import Transport
     from couchbase_lm_cache.workers import WorkerPool
 
+logger = logging.getLogger(__name__)
+
 GROUP_BYTES = 8 * 1024 * 1024
 """Bytes of one call to Couchbase. Times the number of workers, this bounds what is in flight."""
 
 _MANIFESTS_PER_CALL = 16
+
+_WHY_NOT_LOADED = {
+    "corrupt": "its bytes are not those that were stored (checksum); if this goes on, look for a faulty machine",
+    "layout": "it was stored with other shapes or dtypes; servers with different settings share a key_prefix",
+    "manifest": "the document at its key is no manifest; something else writes into the collection",
+    "size": "it has another size than expected; servers with different settings share a key_prefix",
+    "unverifiable": "it was stored without checksums and require_checksum is set",
+    "wrong_length": "its parts do not have the lengths that its manifest promises",
+}
 
 
 @dataclass
@@ -76,6 +89,7 @@ class Loader:
         self._connection = connection
         self._workers = workers
         self._tallies = tallies
+        self._complaints = Complaints(logger)
 
     def start(self, task: Task[object], objects: Sequence[ObjectLoad]) -> None:
         """Load ``objects`` in the background and end ``task`` when all are settled."""
@@ -217,6 +231,8 @@ class Loader:
     def _give_up(self, load: ObjectLoad, reason: str, settle: Countdown) -> None:
         load.buffer.revoke()
         self._tallies.count(f"loads_failed_{reason}")
+        if reason in _WHY_NOT_LOADED:
+            self._complaints.warn(reason, f"A stored chunk is recomputed: {_WHY_NOT_LOADED[reason]}")
         settle.one_done()
 
     def _timeout(self, task: Task[object]) -> float:

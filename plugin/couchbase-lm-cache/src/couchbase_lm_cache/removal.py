@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from couchbase_lm_cache.transport import Transport
 
-_KEYS_PER_CALL = 64
+_KEYS_PER_CALL = 16
 
 
 def remove_objects(transport: Transport, keys: Sequence[str], timeout_seconds: float) -> list[int | None]:

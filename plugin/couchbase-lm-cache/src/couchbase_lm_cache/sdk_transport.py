@@ -9,6 +9,7 @@ telemetry are off, as they cost time per document and say nothing about a cache.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from couchbase.options import (
 )
 from couchbase.transcoder import Transcoder
 
+from couchbase_lm_cache.connection import PROBE_KEYS
 from couchbase_lm_cache.errors import BufferRevokedError, ConnectError
 from couchbase_lm_cache.sdk_errors import outcome_of, why_not_connected
 from couchbase_lm_cache.sharding import checksum
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
 _CLUSTERS = 2
-_PROBE_KEY = "couchbase-lm-cache::probe"
 _JSON_FORMAT = FMT_JSON >> 24
 
 
@@ -135,6 +136,7 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
     Raises:
         ConnectError: any of that failed; the message lists what the cause may be.
     """
+    _check_ca_file(settings)
     deadline = time.monotonic() + timeout_seconds
     clusters: list[Cluster] = []
     collections: list[Collection] = []
@@ -149,11 +151,17 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
         uses_tls = settings.connection_string.startswith("couchbases://")
         raise ConnectError(why_not_connected(error, bucket=settings.bucket_name, uses_tls=uses_tls)) from None
     transport = SdkTransport(clusters, collections)
-    outcome = transport.exists([settings.key_prefix + _PROBE_KEY], max(1.0, deadline - time.monotonic()))[0]
+    outcome = transport.exists(PROBE_KEYS[:1], max(1.0, deadline - time.monotonic()))[0]
     if outcome not in (Outcome.OK, Outcome.MISSING):
         transport.close()
         raise ConnectError(_why_unusable(outcome, settings))
     return transport
+
+
+def _check_ca_file(settings: CouchbaseLMCacheConfig) -> None:
+    # The SDK tells an unreadable file and an untrusted certificate alike, as a timeout.
+    if settings.tls_ca_file and not os.access(settings.tls_ca_file, os.R_OK):
+        raise ConnectError(f"tls_ca_file {settings.tls_ca_file} cannot be read")
 
 
 def _why_unusable(outcome: Outcome, settings: CouchbaseLMCacheConfig) -> str:

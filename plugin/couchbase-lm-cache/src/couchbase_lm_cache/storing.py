@@ -7,12 +7,14 @@ Couchbase asks to try later is tried again with growing pauses until the task's 
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from couchbase_lm_cache.complaints import Complaints
 from couchbase_lm_cache.errors import BufferRevokedError
 from couchbase_lm_cache.keys import shard_key
 from couchbase_lm_cache.loading import GROUP_BYTES, group_shards
@@ -32,8 +34,15 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.transport import Transport
     from couchbase_lm_cache.workers import WorkerPool
 
+logger = logging.getLogger(__name__)
+
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.05, 2.0
 _WORTH_REPEATING = (Outcome.BUSY, Outcome.TIMEOUT)
+
+_WHY_NOT_STORED = {
+    Outcome.REVOKED: "its deadline came first; Couchbase is too slow or out of memory for what is computed",
+    Outcome.REFUSED: "the server refused it for good; is shard_size_bytes above the limit of the server?",
+}
 
 
 @dataclass
@@ -82,6 +91,7 @@ class Storer:
         self._workers = workers
         self._refresher = refresher
         self._tallies = tallies
+        self._complaints = Complaints(logger)
 
     def start(self, task: Task[object], objects: Sequence[ObjectStore]) -> None:
         """Store ``objects`` in the background and end ``task`` when all are settled."""
@@ -184,13 +194,13 @@ class Storer:
 
     def _insist(self, task: Task[object], attempt: Callable[[Transport], Outcome]) -> Outcome:
         """Repeat what Couchbase may accept later, until the deadline; REVOKED when that has come."""
-        pause, outcome = _FIRST_PAUSE_SECONDS, Outcome.TIMEOUT
+        pause = _FIRST_PAUSE_SECONDS
         while not task.ended.is_set():
             transport = self._connection.transport()
             if transport is None:
                 return Outcome.TIMEOUT
             outcome = attempt(transport)
-            self._connection.note([outcome])
+            self._connection.note_write(outcome)
             if outcome not in _WORTH_REPEATING:
                 return outcome
             # Different lengths keep servers that were refused together from coming back together.
@@ -211,6 +221,8 @@ class Storer:
 
     def _give_up(self, outcome: Outcome, settle: Countdown) -> None:
         self._tallies.count(f"stores_failed_{outcome.value}")
+        if outcome in _WHY_NOT_STORED:
+            self._complaints.warn(outcome.value, f"A chunk was not stored in Couchbase: {_WHY_NOT_STORED[outcome]}")
         settle.one_done()
 
     def _timeout(self, task: Task[object]) -> float:

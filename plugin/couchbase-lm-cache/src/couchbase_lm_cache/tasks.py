@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from couchbase_lm_cache.buffers import GuardedBuffer
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -126,7 +129,10 @@ class DeadlineWatch:
                 if self._closed:
                     return
                 task = heapq.heappop(self._heap)[2]
-            task.end()
+            try:
+                task.end()
+            except Exception:  # every other task relies on this thread
+                logger.exception("Task %d could not be ended at its deadline", task.id)
 
     def _due(self) -> bool:
         # Tasks that ended early leave at once, so that their memory objects are not kept until the deadline.
