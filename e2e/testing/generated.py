@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
-from couchbase_lm_operator.api.crd import crd
+from couchbase_lm_operator.api.crd import crd_yaml
 from e2e.bootstrap import ROOT
+from e2e.chart.values_schema import values_schema
 
+CHART = ROOT / "charts" / "lmcache-couchbase"
 CRD_FILE = "lmcachecouchbases.lmcache-couchbase.io.yaml"
 
 
 def generated_files() -> Iterator[tuple[Path, str]]:
     """Yield the path and the wanted text of every generated file."""
-    text = "# Generated from operator/couchbase_lm_operator/api by `make generate`.\n" + yaml.safe_dump(
-        crd(), sort_keys=False, width=120
-    )
+    text = crd_yaml()
     yield ROOT / "crds" / CRD_FILE, text
-    yield ROOT / "charts" / "lmcache-couchbase" / "crds" / CRD_FILE, text
+    yield CHART / "crds" / CRD_FILE, text
+    yield CHART / "values.schema.json", json.dumps(values_schema(), indent=2) + "\n"
 
 
 def write_generated() -> None:
