@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from couchbase_lm_operator.api.schema import LIST_SET, Bytes, Duration, KeyReference, LocalReference, Model, rule, rules
 
-Keyspace = Annotated[str, Field(min_length=1, max_length=251, pattern=r"^[A-Za-z0-9-][A-Za-z0-9_%-]*$")]
+Keyspace = Annotated[str, Field(min_length=1, max_length=251, pattern=r"^(_default|[A-Za-z0-9-][A-Za-z0-9_%-]*)$")]
 Endpoint = Annotated[str, Field(max_length=512, pattern=r"^https?://[^\s/?#@]+/?$")]
 
 
@@ -142,7 +142,7 @@ class CouchbaseSpec(Model):
     connection_string: str = Field(
         min_length=1,
         max_length=1024,
-        pattern=r"^couchbases?://[^\s/?#@]+(/?\?[^\s#]*)?$",
+        pattern=r"^couchbases?://[^\s/?#@]+/?(\?[^\s#]*)?$",
         description="couchbase:// or couchbases:// with one or more hosts. Options such as ?network=default are kept.",
     )
     management_endpoints: list[Endpoint] = Field(

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 STARTUP_PROBE_SECONDS = 5
 _MIN_GRACE_SECONDS = 10
-_HEALTH_CHECK = (
-    "import http.client as h;"
-    f"c=h.HTTPConnection('127.0.0.1',{names.LMCACHE_HTTP_PORT},timeout=5);"
-    "c.request('GET','/healthcheck');"
-    "raise SystemExit(c.getresponse().status!=200)"
-)
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ def pod(inputs: PodInputs) -> Pod:
         grace_seconds=times.total_seconds,
         startup_failure_threshold=max(1, -(-parse_seconds(spec.engine.startup_timeout) // STARTUP_PROBE_SECONDS)),
         startup_period_seconds=STARTUP_PROBE_SECONDS,
-        probe_command=(spec.engine.python, "-ISc", _HEALTH_CHECK),
+        probe_command=(spec.engine.python, "-ISc", pod_script("health.py"), str(names.LMCACHE_HTTP_PORT)),
         drain_command=(spec.engine.python, "-ISc", pod_script("drain.py"), *ports, str(times.drain_seconds)),
         endpoint_removal_seconds=times.endpoint_removal_seconds,
         scheduling=_scheduling(spec),

@@ -1,4 +1,4 @@
-"""The sidecar's preStop script, run as the pod runs it."""
+"""The sidecar's preStop and probe scripts, run as the pod runs them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Server:
         self.pending = 0
         self.in_flight = 0
         self.body: bytes | None = None
+        self.status = 200
         self.asked = threading.Event()
         owner = self
 
@@ -36,7 +37,7 @@ class Server:
                 }
                 status: dict[str, Any] = {"storage_manager": {"store_controllers": controllers}}
                 body = owner.body if owner.body is not None else json.dumps(status).encode()
-                self.send_response(200)
+                self.send_response(owner.status)
                 self.end_headers()
                 self.wfile.write(body)
                 owner.asked.set()
@@ -98,3 +99,18 @@ def test_it_does_not_wait_for_a_server_that_is_gone() -> None:
 def test_it_never_fails_on_an_answer_it_does_not_know(server: Server, body: bytes) -> None:
     server.body = body
     assert drain(closed_port(), server.port, 60).wait(20) == 0
+
+
+def probe(port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-ISc", pod_script("health.py"), str(port)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_probe_tells_in_a_sentence_what_is_wrong(server: Server) -> None:
+    assert probe(server.port).returncode == 0
+    server.status = 503
+    ill, gone = probe(server.port), probe(closed_port())
+    assert (ill.returncode, gone.returncode) == (1, 1)
+    assert ill.stderr == "the LMCache server answers 503\n"
+    assert "does not answer" in gone.stderr
+    assert "Traceback" not in gone.stderr
