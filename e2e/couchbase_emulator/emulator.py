@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -132,9 +133,15 @@ class Emulator:
 
     def create_bucket(self, name: str, *, quota_mib: int = 256, **settings: Any) -> None:
         """Add a bucket, ephemeral with nruEviction unless told otherwise (fields of `BucketSettings`)."""
-        defaults = {"bucket_type": "ephemeral", "eviction_policy": "nruEviction", "storage_backend": "undefined"}
-        defaults |= {"replicas": 0}  # type: ignore[dict-item]
-        self.cluster.add_bucket(BucketSettings(name=name, ram_quota_mib=quota_mib, **(defaults | settings)))
+        cache = BucketSettings(
+            name,
+            "ephemeral",
+            quota_mib,
+            replicas=0,
+            eviction_policy="nruEviction",
+            storage_backend="undefined",
+        )
+        self.cluster.add_bucket(replace(cache, **settings))
 
     def create_collection(self, bucket: str, scope: str, collection: str, *, max_ttl_seconds: int = 0) -> None:
         """Add a collection, and its scope when it is not there."""

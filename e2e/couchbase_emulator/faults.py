@@ -29,6 +29,7 @@ class Faults:
     bucket_still_exists: int = 0  # bucket creations answered 500: the namesake still shuts down
     bucket_delete_incomplete: int = 0  # bucket deletions answered 500 although they go on
     user_propagation_delay_seconds: float = 0.0  # until the first data node knows a changed user, twice that the second
+    manifest_propagation_delay_seconds: float = 0.0  # the same for scopes and collections
     bucket_warmup_seconds: float = 0.0  # from 202 to a healthy bucket
     bucket_delete_seconds: float = 0.0  # how long a deletion takes; name and memory are held meanwhile
 

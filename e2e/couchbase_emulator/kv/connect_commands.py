@@ -127,10 +127,10 @@ def collections_manifest(session: Session, request: Request) -> None:
         return
     visible = {
         collection.uid
-        for scope, collection in session.bucket.manifest.by_id.values()
+        for scope, collection in session.bucket.manifest_on(session.node.index).by_id.values()
         if session.privileges(scope, collection)
     }
-    manifest = session.bucket.manifest.as_json()
+    manifest = session.bucket.manifest_on(session.node.index).as_json()
     for scope in manifest["scopes"]:
         scope["collections"] = [item for item in scope["collections"] if int(item["uid"], 16) in visible]
     manifest["scopes"] = [scope for scope in manifest["scopes"] if scope["collections"]]
@@ -147,7 +147,7 @@ def collection_id(session: Session, request: Request) -> None:
     if not separator:
         session.refuse(request, Status.EINVAL, "path must be scope.collection")
         return
-    manifest = session.bucket.manifest
+    manifest = session.bucket.manifest_on(session.node.index)
     scope = manifest.scopes.get(scope_name or DEFAULT)
     if scope is None:
         session.refuse_unknown_collection(request, Status.UNKNOWN_SCOPE)
@@ -169,7 +169,7 @@ def scope_id(session: Session, request: Request) -> None:
         session.refuse(request, Status.NO_BUCKET, "no bucket is open")
         return
     path = bytes(request.value or request.key).decode(errors="replace")
-    manifest = session.bucket.manifest
+    manifest = session.bucket.manifest_on(session.node.index)
     scope = manifest.scopes.get(path.partition(".")[0] or DEFAULT)
     if scope is None or not any(session.privileges(scope, item) for item in scope.collections.values()):
         session.refuse_unknown_collection(request, Status.UNKNOWN_SCOPE)

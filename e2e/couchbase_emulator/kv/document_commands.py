@@ -54,7 +54,7 @@ def locate(session: Session, request: Request, *privileges: str) -> Place | None
     ):
         session.refuse_foreign_vbucket(request)
         return None
-    found = bucket.manifest.by_id.get(collection_id)
+    found = bucket.manifest_on(session.node.index).by_id.get(collection_id)
     held = session.privileges(*found) if found else frozenset()
     if found is None or session.hides_collection(held):
         session.refuse_unknown_collection(request)

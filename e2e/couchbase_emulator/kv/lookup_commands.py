@@ -66,7 +66,7 @@ def statistics(session: Session, request: Request) -> None:
     if session.bucket is None:
         session.refuse(request, Status.NO_BUCKET, "no bucket is open")
         return
-    found = session.bucket.manifest.by_id.get(0)
+    found = session.bucket.manifest_on(session.node.index).by_id.get(0)
     if found is not None and "SimpleStats" not in session.privileges(*found):
         session.refuse(request, Status.EACCESS, "Authorization failure: needs SimpleStats")
         return

@@ -78,7 +78,7 @@ class Session:
 
     def refuse_unknown_collection(self, request: Request, status: int = Status.UNKNOWN_COLLECTION) -> None:
         """Answer that a collection or scope is not there, with the manifest uid the server goes by."""
-        uid = self.bucket.manifest.uid if self.bucket else 0
+        uid = self.bucket.manifest_on(self.node.index).uid if self.bucket else 0
         self.refuse(request, status, details={"manifest_uid": f"{uid:x}"})
 
     def refuse_foreign_vbucket(self, request: Request) -> None:
@@ -95,7 +95,12 @@ class Session:
         """Privileges in a collection of the open bucket."""
         if self.bucket is None or self.username is None:
             return frozenset()
-        state = (self.node.users.generation, self.bucket.manifest.uid, self.username, self.bucket.uuid)
+        state = (
+            self.node.users.generation,
+            self.bucket.manifest_on(self.node.index).uid,
+            self.username,
+            self.bucket.uuid,
+        )
         if state != self._privileges_of:
             self._privileges, self._privileges_of = {}, state
         known = self._privileges.get(collection.uid)
@@ -119,7 +124,7 @@ class Session:
             return False
         return any(
             self._privileges_in(Target(name, scope.name, collection.name))
-            for scope, collection in bucket.manifest.by_id.values()
+            for scope, collection in bucket.manifest_on(self.node.index).by_id.values()
         )
 
     def is_administrator(self) -> bool:

@@ -42,6 +42,8 @@ class Bucket:
     documents: DocumentStore
     manifest: Manifest = field(default_factory=Manifest)
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # Manifests of nodes that have not heard of the current one yet.
+    outdated_manifests: dict[int, Manifest] = field(default_factory=dict)
     mapped_at_seconds: float = 0.0
     ready_at_seconds: float = 0.0
 
@@ -49,6 +51,10 @@ class Bucket:
     def name(self) -> str:
         """Name of the bucket."""
         return self.settings.name
+
+    def manifest_on(self, node: int) -> Manifest:
+        """The manifest as a data node knows it."""
+        return self.outdated_manifests.get(node, self.manifest)
 
     def apply_settings(self) -> None:
         """Bring the document store in line with changed settings."""

@@ -1,6 +1,7 @@
 """The cluster: nodes, buckets, users, settings, and who may do what."""
 
 import asyncio
+import copy
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from e2e.couchbase_emulator.faults import Faults
 from e2e.couchbase_emulator.kv.scram import Credential
 from e2e.couchbase_emulator.model.bucket import Bucket, BucketSettings, make_bucket
 from e2e.couchbase_emulator.model.clock import Clock
+from e2e.couchbase_emulator.model.manifest import Manifest
 from e2e.couchbase_emulator.model.roles import PermissionObject
 from e2e.couchbase_emulator.model.users import NodeUsers, RoleGrant, User
 from e2e.couchbase_emulator.options import EmulatorOptions
@@ -26,6 +28,11 @@ NodeCommand = Callable[[str, int, float | None], Awaitable[None]]
 
 async def _no_sockets(command: str, value: int, revive_after_seconds: float | None) -> None:  # noqa: ARG001
     raise ValueError(f"{command} needs a running emulator")
+
+
+def _forget(outdated: dict[int, Manifest], node: int, manifest: Manifest) -> None:
+    if outdated.get(node) is manifest:
+        del outdated[node]
 
 
 @dataclass
@@ -222,6 +229,19 @@ class Cluster:
         self.buckets[settings.name] = bucket
         self.revision += 1
         return bucket
+
+    def will_change_manifest(self, bucket: Bucket) -> None:
+        """Call before scopes or collections change: data nodes learn of it one after the other."""
+        self.revision += 1
+        delay_seconds = self.faults.manifest_propagation_delay_seconds
+        if delay_seconds <= 0:
+            return
+        before = copy.deepcopy(bucket.manifest)
+        for node in self.nodes:
+            bucket.outdated_manifests[node.index] = before
+            asyncio.get_running_loop().call_later(
+                delay_seconds * (node.index + 1), _forget, bucket.outdated_manifests, node.index, before
+            )
 
     def remove_bucket(self, name: str) -> None:
         """Delete a bucket and strip the roles pinned to it."""

@@ -1,5 +1,6 @@
 """Scopes and collections of a bucket."""
 
+import asyncio
 from collections.abc import Mapping
 
 from aiohttp import web
@@ -41,8 +42,9 @@ async def create_scope(call: Call) -> web.Response:
         raise field_errors({"_": f'Scope with name "{name}" already exists'})
     if sum(len(item.manifest.scopes) for item in call.cluster.buckets.values()) >= _MAX_PER_CLUSTER:
         raise field_errors({"_": "Maximum number of scopes has been reached"})
+    call.cluster.will_change_manifest(bucket)
     bucket.manifest.add_scope(name)
-    return _changed(call, bucket)
+    return _changed(bucket)
 
 
 async def create_collection(call: Call) -> web.Response:
@@ -58,8 +60,9 @@ async def create_collection(call: Call) -> web.Response:
         raise field_errors({"_": f'Collection with name "{name}" in scope "{scope.name}" already exists'})
     if sum(len(item.manifest.by_id) for item in call.cluster.buckets.values()) >= _MAX_PER_CLUSTER:
         raise field_errors({"_": "Maximum number of collections has been reached"})
+    call.cluster.will_change_manifest(bucket)
     bucket.manifest.add_collection(scope, name, max_ttl_seconds)
-    return _changed(call, bucket)
+    return _changed(bucket)
 
 
 async def edit_collection(call: Call) -> web.Response:
@@ -68,9 +71,10 @@ async def edit_collection(call: Call) -> web.Response:
     bucket = call.bucket()
     scope = _scope(call, bucket)
     collection = _collection(call, scope)
+    call.cluster.will_change_manifest(bucket)
     collection.max_ttl_seconds = _max_ttl(call, collection.max_ttl_seconds)
     bucket.manifest.uid += 1
-    return _changed(call, bucket)
+    return _changed(bucket)
 
 
 async def drop_scope(call: Call) -> web.Response:
@@ -79,9 +83,10 @@ async def drop_scope(call: Call) -> web.Response:
     scope = _scope(call, bucket)
     if scope.name in (DEFAULT, SYSTEM):
         raise field_errors({"_": f"Deleting {scope.name} scope is not allowed"})
+    call.cluster.will_change_manifest(bucket)
     for collection in bucket.manifest.drop_scope(scope.name):
         bucket.documents.drop_prefix(encode_leb128(collection.uid))
-    return _changed(call, bucket)
+    return _changed(bucket)
 
 
 async def drop_collection(call: Call) -> web.Response:
@@ -92,9 +97,10 @@ async def drop_collection(call: Call) -> web.Response:
     if scope.name == SYSTEM:
         text = f'Cannot drop system collection "{collection.name}" for scope "{SYSTEM}"'
         raise field_errors({"_": text})
+    call.cluster.will_change_manifest(bucket)
     bucket.manifest.drop_collection(scope, collection.name)
     bucket.documents.drop_prefix(encode_leb128(collection.uid))
-    return _changed(call, bucket)
+    return _changed(bucket)
 
 
 async def ensure_manifest(call: Call) -> web.Response:
@@ -108,13 +114,16 @@ async def ensure_manifest(call: Call) -> web.Response:
         raise field_errors({"_": "Invalid UID"}) from None
     if not 0 <= timeout <= 300_000:
         raise field_errors({"timeout": "The value must be in range from 0 to 300000."})
-    if wanted > bucket.manifest.uid:
-        raise RestError(504, text="timeout")
+    deadline = asyncio.get_running_loop().time() + timeout / 1000
+    live = [node.index for node in call.cluster.nodes if node.alive]
+    while any(bucket.manifest_on(node).uid < wanted for node in live):
+        if asyncio.get_running_loop().time() > deadline:
+            raise RestError(504, text="timeout")
+        await asyncio.sleep(0.02)
     return web.Response()
 
 
-def _changed(call: Call, bucket: Bucket) -> web.Response:
-    call.cluster.revision += 1
+def _changed(bucket: Bucket) -> web.Response:
     return json_response({"uid": f"{bucket.manifest.uid:x}"})
 
 

@@ -194,6 +194,22 @@ def test_users_reach_data_nodes_late_and_one_after_the_other(start: Start) -> No
     eventually(lambda: login(1), "the second node knows the user", 5)
 
 
+def test_collections_reach_data_nodes_late(start: Start) -> None:
+    emulator = start(nodes=2, buckets=(("cache", 100),))
+    emulator.faults.manifest_propagation_delay_seconds = 0.3
+    scopes = "/pools/default/buckets/cache/scopes"
+    with rest(emulator) as http:
+        uid = http.post(f"{scopes}/_default/collections", data={"name": "late"}).json()["uid"]
+        place = ("cache", "_default", "late")
+        with pytest.raises(AssertionError):
+            Wire(emulator, "Administrator", "password", place=place)
+        assert http.post(f"{scopes}/@ensureManifest/{uid}", data={"timeout": "100"}).status_code == 504
+        assert http.post(f"{scopes}/@ensureManifest/{uid}").status_code == 200
+        for node in range(2):
+            with Wire(emulator, "Administrator", "password", node=node, place=place) as client:
+                assert client.get(b"key").status in (0x01, 0x07)
+
+
 def test_bucket_warms_up(emulator: RunningEmulator, http: httpx.Client) -> None:
     emulator.faults.bucket_warmup_seconds = 0.6
     assert http.post("/pools/default/buckets", data=BUCKET).status_code == 202
