@@ -5,6 +5,7 @@ Large values are received straight into the buffer they are stored in, and sent 
 
 import asyncio
 import socket
+from collections import deque
 from typing import cast
 
 from e2e.couchbase_emulator.kv.connect_commands import ANONYMOUS_COMMANDS, CONNECT_COMMANDS, Command
@@ -48,6 +49,7 @@ class KvConnection(asyncio.BufferedProtocol):
         self._large_filled = 0
         self._writing_paused = False
         self._closed = False
+        self._delayed_answers: deque[tuple[bytes, Buffer]] = deque()
         self._last_due_seconds = 0.0
         self._transport: asyncio.Transport
 
@@ -169,7 +171,7 @@ class KvConnection(asyncio.BufferedProtocol):
 
     def _send(self, head: bytes, value: Buffer) -> None:
         faults = self._cluster.faults
-        if faults.slow_seconds > 0 or self._last_due_seconds:
+        if faults.slow_seconds > 0 or self._delayed_answers:
             self._send_later(head, value, faults.slow_seconds)
         else:
             self._write(head, value)
@@ -177,9 +179,12 @@ class KvConnection(asyncio.BufferedProtocol):
     def _send_later(self, head: bytes, value: Buffer, delay_seconds: float) -> None:
         loop = asyncio.get_running_loop()
         # Answers keep their order although the delay may shrink meanwhile.
-        due = max(loop.time() + delay_seconds, self._last_due_seconds + 1e-6)
-        self._last_due_seconds = due if delay_seconds > 0 or due > loop.time() + 1e-3 else 0.0
-        loop.call_at(due, self._write, head, value)
+        self._last_due_seconds = max(loop.time() + delay_seconds, self._last_due_seconds + 1e-6)
+        self._delayed_answers.append((head, value))
+        loop.call_at(self._last_due_seconds, self._send_next_delayed)
+
+    def _send_next_delayed(self) -> None:
+        self._write(*self._delayed_answers.popleft())
 
     def _write(self, head: bytes, value: Buffer) -> None:
         if self._closed:
