@@ -15,7 +15,7 @@ not exist yet asks for create as well as patch.
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [controllerrevisions]
-  verbs: [get, list, create, patch, delete]
+  verbs: [list, create, patch, delete]
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
