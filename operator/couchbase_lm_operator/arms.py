@@ -15,7 +15,7 @@ from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Claim, Missing, ModelConfig, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
-from couchbase_lm_operator.core.progress import Progress, Provisioned
+from couchbase_lm_operator.core.progress import HEALTHY, Progress, Provisioned
 from couchbase_lm_operator.core.provisioning import CouchbaseFacts, Stage
 from couchbase_lm_operator.core.readiness import workload_state
 from couchbase_lm_operator.core.render import pod_template_hash, render
@@ -24,6 +24,7 @@ from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.io import credentials
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+from couchbase_lm_operator.metrics import CACHE_HEALTHY
 from couchbase_lm_operator.provision_arm import Arm
 from couchbase_lm_operator.workload_arm import Applied
 
@@ -94,10 +95,14 @@ class Arms:
             pin=applied.pin,
         )
         if not progress.is_provisioned:
-            memory.couchbase = None
+            memory.couchbase = memory.cache = None
         elif isinstance(couchbase, CouchbaseCluster):
             memory.couchbase = couchbase
-        return progress
+        if provisioned.is_done and memory.cache is None:
+            # the proof of login just made is what a probe does: the first need not be waited for
+            memory.cache = HEALTHY
+            CACHE_HEALTHY.labels(observed.namespace, observed.name).set(1.0)
+        return replace(progress, cache=memory.cache)
 
     async def _user(self, plan: Plan, observed: Observed) -> Credentials | Refuse | None:
         """Return the credentials that the pods mount, generated when they are ours to make."""

@@ -6,8 +6,11 @@ hands results of the patrol to the next pass.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.metrics import CACHE_HEALTHY
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import Manifest
@@ -48,8 +51,10 @@ class Memories:
         return self._by_key.setdefault(key, Memory())
 
     def forget(self, key: Key) -> None:
-        """Drop a resource that is gone."""
-        self._by_key.pop(key, None)
+        """Drop a resource that is gone, and what metrics said of it."""
+        if self._by_key.pop(key, None) is not None:
+            with suppress(KeyError):
+                CACHE_HEALTHY.remove(key.namespace, key.name)
 
     def items(self) -> list[tuple[Key, Memory]]:
         """Return a snapshot."""

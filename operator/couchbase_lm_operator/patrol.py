@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core.progress import CacheHealth
+from couchbase_lm_operator.core.progress import HEALTHY, CacheHealth
 from couchbase_lm_operator.errors import ClusterError
 from couchbase_lm_operator.metrics import CACHE_HEALTHY
 from couchbase_lm_operator.work_queue import Key
@@ -89,8 +89,7 @@ class Patrol:
         memory.cache_failures = 0 if login.is_proven else memory.cache_failures + 1
         if 0 < memory.cache_failures < _FAILURES_UNTIL_UNHEALTHY and memory.cache is not None:
             return
-        told = "The engines' user reaches its collection on every data node." if login.is_proven else login.detail
-        health = CacheHealth(login.is_proven, told)
+        health = HEALTHY if login.is_proven else CacheHealth(is_healthy=False, detail=login.detail)
         CACHE_HEALTHY.labels(key.namespace, key.name).set(float(login.is_proven))
         if health != memory.cache:
             memory.cache = health

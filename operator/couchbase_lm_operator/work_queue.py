@@ -119,7 +119,9 @@ class WorkQueue:
                     self.add(key)
             timeout = self._heap[0][0] - now if self._heap else None
             try:
-                await asyncio.wait_for(self._heap_changed.wait(), timeout)
+                # not wait_for: before Python 3.12 it may swallow a cancellation that meets the event
+                async with asyncio.timeout(timeout):
+                    await self._heap_changed.wait()
             except TimeoutError:
                 continue
             self._heap_changed.clear()

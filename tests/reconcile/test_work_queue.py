@@ -158,3 +158,20 @@ async def test_the_age_tells_of_a_stuck_pass() -> None:
         queue.add(B)
         assert queue.depth == 1
         assert queue.oldest_age_seconds() > 0
+
+
+async def test_it_stops_even_when_a_wake_up_meets_the_end() -> None:
+    async def handle(_: Key) -> float | None:
+        return 30.0
+
+    for _ in range(200):
+        queue = WorkQueue(handle, workers=1, clock=time.monotonic)
+        task = asyncio.create_task(queue.run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        queue.add_after(A, 20.0)
+        await asyncio.sleep(0)
+        task.cancel()
+        async with asyncio.timeout(2):
+            with suppress(asyncio.CancelledError):
+                await task

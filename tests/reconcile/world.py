@@ -259,7 +259,9 @@ class World:
             yield runtime
         finally:
             stop.set()
-            await asyncio.wait_for(task, 20)
+            _, pending = await asyncio.wait({task}, timeout=20)
+            assert not pending, [str(each) for each in asyncio.all_tasks()]
+            task.result()
 
     async def _put(self, manifest: Manifest) -> None:
         manifest["metadata"]["namespace"] = self.namespace

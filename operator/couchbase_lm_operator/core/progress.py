@@ -42,6 +42,9 @@ class CacheHealth:
     detail: str
 
 
+HEALTHY = CacheHealth(is_healthy=True, detail="The engines' user reaches its collection on every data node.")
+
+
 @dataclass(frozen=True)
 class Progress:
     """One pass. ``plan`` is None when the checks refused or must wait; ``pin`` when nothing was rendered.
