@@ -106,7 +106,7 @@ LABEL org.opencontainers.image.title="vLLM (CPU) with LMCache and SmolLM2-135M-I
       org.opencontainers.image.licenses="Apache-2.0"
 # vLLM compiles sampling kernels at run time: without a compiler the engine dies at its first request.
 RUN apt-get update -q \
-    && apt-get install -q -y --no-install-recommends g++ python3-dev \
+    && apt-get install -q -y --no-install-recommends g++ libnuma1 python3-dev \
     && rm -rf /var/lib/apt/lists/*
 ENV PATH=/opt/venv/bin:${PATH} \
     DO_NOT_TRACK=1 \
