@@ -10,6 +10,7 @@ import pytest
 import torch
 import xxhash
 from conftest import Place
+from lmcache.v1.memory_management import GDSMemoryObject, MemoryFormat, MemoryObjMetadata
 from lmcache_parts import KIB, MIB, MODEL, Driver, L1Memory, content, key, keys
 
 from couchbase_lm_cache.errors import SettingsError
@@ -236,6 +237,20 @@ def test_a_long_model_name_and_a_foreign_salt_work(driver: Driver, l1: L1Memory)
     assert driver.lookup(names) == [True] * 4
     assert driver.load(names, target) == [True] * 4
     assert [content(item) for item in target] == [content(item) for item in source]
+
+
+def test_memory_without_an_address_is_not_cached_and_breaks_nothing(driver: Driver, l1: L1Memory) -> None:
+    """LMCache's GPUDirect Storage tier: its objects cannot be read by a CPU."""
+    shape = torch.Size([KIB])
+    metadata = MemoryObjMetadata(
+        shape, torch.uint8, address=0, phy_size=KIB, ref_count=1, fmt=MemoryFormat.BINARY_BUFFER, shapes=[shape]
+    )
+    metadata.dtypes = [torch.uint8]
+    slab = GDSMemoryObject(metadata)
+    source, target = l1.filled(KIB), l1.take(KIB)
+    assert not driver.store(keys(2), [slab, source[0]]).is_successful()
+    assert driver.load([key(0), key(1)], [slab, target[0]]) == [False, True]
+    assert content(target[0]) == content(source[0])
 
 
 def test_status_tells_where_things_are_and_no_secret(driver: Driver, place: Place) -> None:

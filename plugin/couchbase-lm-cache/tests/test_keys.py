@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from couchbase_lm_cache.keys import MAX_KEY_BYTES, MAX_SHARDS, object_key, shard_key
 
+SOURCES = Path(__file__).parents[1] / "src"
 HASH = bytes(range(32))
 
 names = st.text(st.characters(exclude_characters="@"), min_size=1, max_size=150)
@@ -60,3 +66,15 @@ def test_different_objects_have_different_keys(
 def test_a_salt_with_a_lone_surrogate_has_a_key() -> None:
     key = object_key("p:", model_name="m", kv_rank=1, object_group_id=0, chunk_hash=HASH, cache_salt="\ud800")
     assert key.startswith("p:#")
+
+
+@pytest.mark.parametrize("module", ["keys", "sharding", "settings"])
+def test_tools_can_import_it_without_lmcache_and_without_the_sdk(module: str) -> None:
+    code = (
+        f"import sys, couchbase_lm_cache.{module}; "
+        "sys.exit(sorted({'couchbase', 'lmcache', 'torch'} & set(sys.modules)) or 0)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")

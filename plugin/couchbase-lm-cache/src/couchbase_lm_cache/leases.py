@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 
-_REMEMBERED_LEASES = 200_000
+_REMEMBERED_LEASES = 50_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ MAX_DOCUMENT_BYTES = 20 * 1024 * 1024
 MAX_TASK_DEADLINE_SECONDS = 60.0
 """LMCache frees read locks after 300 s; store tasks may take four deadlines and must end well before."""
 
+_REQUIRED = ("connection_string", "bucket_name")
 _ENVIRONMENT_PREFIX = "LMCACHE_COUCHBASE_"
 _SECONDS_IN_30_YEARS = 30 * 365 * 86400
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
@@ -124,7 +125,7 @@ class CouchbaseLMCacheConfig:
         return self.checksum == "xxh3"
 
     def _check_presence(self) -> None:
-        for name in ("connection_string", "bucket_name"):
+        for name in _REQUIRED:
             if not getattr(self, name):
                 variable = environment_variable(type(self).__dataclass_fields__[name])
                 raise SettingsError(f"{name} is missing: set it in adapter_params or in {variable}")
@@ -208,7 +209,10 @@ def _unknown_message(name: str, known: list[str]) -> str:
 def describe_settings() -> str:
     """List every setting with its default, its environment variable and its meaning, one per line."""
     return "\n".join(
-        f"- {field.name} ({field.type}, default {field.default!r}, {environment_variable(field)}): "
-        f"{field.metadata['doc']}"
+        f"- {field.name} ({field.type}, {_default_text(field)}, {environment_variable(field)}): {field.metadata['doc']}"
         for field in dataclasses.fields(CouchbaseLMCacheConfig)
     )
+
+
+def _default_text(field: dataclasses.Field[Any]) -> str:
+    return "required" if field.name in _REQUIRED else f"default {field.default!r}"
