@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 _DEFINITION_POLL_SECONDS = 3.0
 _HEARTBEAT_SECONDS = 5.0
+_CANCELLATIONS = 10
 _CANCEL_AGAIN_SECONDS = 1.0
 _LONGEST_PASS_SECONDS = 600.0
 _WATCHED_KINDS = ("Deployment", "Service")
@@ -121,11 +122,15 @@ class Runtime:
     async def stop(self) -> None:
         """End all tasks and close all connections; a pass in progress is given up between two requests."""
         pending = {task for task in self._tasks if not task.done()}
-        while pending:
+        for _ in range(_CANCELLATIONS):
+            if not pending:
+                break
             # again and again: a library that swallows one cancellation must not hold the process
             for task in pending:
                 task.cancel()
             _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_SECONDS)
+        for task in pending:
+            logger.error("a task of the operator does not end", extra={"task": task.get_name()})
         await self._stack.aclose()
 
     def note_change(self, key: Key, resource_version: str) -> None:
