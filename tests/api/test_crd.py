@@ -48,8 +48,8 @@ def test_the_smallest_resource_is_taken_and_filled_in(kubectl: Kubectl) -> None:
     assert "cache" not in live["spec"]
 
 
-def test_the_quickstart_is_taken(kubectl: Kubectl) -> None:
-    kubectl.ok("apply", "--validate=strict", "--dry-run=server", "-f", "examples/quickstart.yaml")
+def test_the_examples_are_taken(kubectl: Kubectl) -> None:
+    kubectl.ok("apply", "--validate=strict", "--dry-run=server", "-f", "examples")
 
 
 @pytest.mark.parametrize(

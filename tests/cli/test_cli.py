@@ -77,6 +77,21 @@ def test_plan_with_the_config_of_a_hub_model(config_path: str) -> None:
     assert "model.revision" in result.output  # only the hub knows the commit
 
 
+def test_plan_of_an_external_resource_does_not_invent_its_user(config_path: str) -> None:
+    external = {
+        "provisioning": "External",
+        "credentialsSecretRef": {"name": "u"},
+        "bucket": {"name": "b"},
+        "scope": "_default",
+        "collection": "_default",
+    }
+    result = lmcb("plan", "-", "--model-config", config_path, "-o", "json", text=resource(couchbase=external))
+    found = json.loads(result.output)
+    assert "couchbase.user.name" in found["unknown"]
+    assert "couchbase.user.name" not in {choice["field"] for choice in found["choices"]}
+    assert "couchbase.bucket.memoryQuota" not in found["unknown"]
+
+
 def test_plan_asks_nobody_for_a_hub_model() -> None:
     result = lmcb("plan", "-", text=resource())
     assert result.exit_code == 2

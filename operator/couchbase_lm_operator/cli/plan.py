@@ -96,6 +96,8 @@ def _unknowns(plan: Plan) -> list[tuple[str, str]]:
             found.append(("couchbase.bucket.memoryQuota", "the smaller of bucketQuotaBytes and half of what is free"))
         if bucket.replicas is None:
             found.append(("couchbase.bucket.replicas", "data nodes and auto-failover settings decide"))
+    if plan.couchbase.provisioning == "External":
+        found.append(("couchbase.user.name", "in the Secret of couchbase.credentialsSecretRef"))
     if not plan.values.revision and not plan.values.is_path:
         found.append(("model.revision", "the hub resolves it to a commit; cache.keyPrefix depends on it"))
     found.append((_SHOWN_ID, "short id of the cluster in derived names"))

@@ -183,7 +183,13 @@ def _choices(spec: LMCacheCouchbaseSpec, sized: Sizing, goal: CouchbaseGoal, pre
         (cache.key_prefix, "cache.keyPrefix", prefix, "fingerprint of what changes bytes but not keys"),
         (cache.transfer, "cache.transfer", _TRANSFER_MODE, "works on every device"),
     )
-    return tuple(Choice(field, value, reason) for given, field, value, reason in entries if given is None)
+    is_external = goal.provisioning == "External"
+    return tuple(
+        Choice(field, value, reason)
+        for given, field, value, reason in entries
+        # an External user is the one of its Secret
+        if given is None and not (is_external and field == "couchbase.user.name")
+    )
 
 
 def _warnings(spec: LMCacheCouchbaseSpec, sized: Sizing) -> tuple[str, ...]:
