@@ -75,6 +75,10 @@ def test_tools_can_import_it_without_lmcache_and_without_the_sdk(module: str) ->
         "sys.exit(sorted({'couchbase', 'lmcache', 'torch'} & set(sys.modules)) or 0)"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
