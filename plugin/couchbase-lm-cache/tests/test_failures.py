@@ -224,6 +224,18 @@ def test_no_byte_arrives_after_the_deadline(open_adapter: OpenAdapter, l1: L1Mem
     assert content(target[0]) == reused
 
 
+def test_calls_cut_short_by_a_deadline_are_not_taken_for_an_outage(
+    open_adapter: OpenAdapter, l1: L1Memory, place: Place
+) -> None:
+    driver = open_adapter(task_deadline_seconds=0.5, kv_timeout_seconds=0.5)
+    assert driver.store(keys(6), l1.filled(*[MIB] * 6)).is_successful()
+    # Slower than what the load has left for its second calls, faster than a call's own limit.
+    place.emulator.faults.slow_seconds = 0.35
+    assert driver.load(keys(6), l1.take(*[MIB] * 6)) == [False] * 6
+    assert driver.lookup(keys(6)) == [True] * 6
+    assert driver.adapter.report_status()["connection_state"] == "ready"
+
+
 def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, l1: L1Memory) -> None:
     from lmcache_parts import create_adapter
 

@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 PROBE_INTERVAL_SECONDS = 5.0
 _OUTAGE_PROBE_INTERVAL_SECONDS = 1.0
 _PROBE_TIMEOUT_SECONDS = 2.0
-_SUSPECT_CALL_TIMEOUT_SECONDS = 1.0
+_SUSPECT_CALL_TIMEOUT_SECONDS = 2.0
+_ENOUGH_TO_ANSWER_SECONDS = 1.0
 _RECONNECT_AFTER_OUTAGE_SECONDS = 30.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 10.0
 _CALLS_WITHOUT_ANSWER = 2
@@ -112,25 +113,34 @@ class Connection:
         limit = self._settings.kv_timeout_seconds
         return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self._partial or self._unanswered_calls else limit
 
-    def note(self, outcomes: Sequence[Outcome]) -> None:
-        """Learn from a finished call; a few calls without any answer stop all traffic until a probe succeeds."""
+    def note(self, outcomes: Sequence[Outcome], began: float) -> None:
+        """Learn from a finished call; a few calls without any answer stop all traffic until a probe succeeds.
+
+        Args:
+            outcomes: what became of the call's documents.
+            began: moment on the monotonic clock at which it was made. A call that a task's deadline cut
+                short says nothing about the server.
+        """
         told = [outcome for outcome in outcomes if outcome is not Outcome.REVOKED]
         if told:
-            self._count_silence(told, silent=all(outcome in _NO_ANSWER for outcome in told))
+            self._count_silence(told, began, silent=all(outcome in _NO_ANSWER for outcome in told))
 
-    def note_write(self, outcome: Outcome) -> None:
+    def note_write(self, outcome: Outcome, began: float) -> None:
         """Learn from a finished write. A user who may only read must not lose the cache of others for it."""
         if outcome is Outcome.REVOKED:
             return
-        denied = outcome is Outcome.DENIED
         with self._lock:
-            news = denied and not self._write_denied
-            self._write_denied = denied
+            news = outcome is Outcome.DENIED and not self._write_denied
+            if outcome in (Outcome.OK, Outcome.DENIED):
+                self._write_denied = outcome is Outcome.DENIED
         if news:
             logger.warning("Nothing can be stored: %s", _WRITE_DENIED_REASON)
-        self._count_silence([outcome], silent=outcome is Outcome.TIMEOUT)
+        self._count_silence([outcome], began, silent=outcome is Outcome.TIMEOUT)
 
-    def _count_silence(self, told: Sequence[Outcome], *, silent: bool) -> None:
+    def _count_silence(self, told: Sequence[Outcome], began: float, *, silent: bool) -> None:
+        patience = min(_ENOUGH_TO_ANSWER_SECONDS, 0.9 * self._settings.kv_timeout_seconds)
+        if silent and Outcome.TIMEOUT in told and time.monotonic() - began < patience:
+            return
         with self._lock:
             self._unanswered_calls = self._unanswered_calls + 1 if silent else 0
             outage = self._unanswered_calls >= _CALLS_WITHOUT_ANSWER and self._state is ConnectionState.READY

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -103,8 +104,9 @@ class Loader:
         if transport is None:
             documents = [Document(Outcome.TIMEOUT)] * len(batch)
         else:
+            began = time.monotonic()
             documents = transport.read([load.key for load in batch], self._timeout(task))
-            self._connection.note([document.outcome for document in documents])
+            self._connection.note([document.outcome for document in documents], began)
         for load, document in zip(batch, documents, strict=True):
             load.cas = document.cas
             reason = self._admit(load, document)
@@ -164,8 +166,9 @@ class Loader:
         transport = self._connection.transport()
         if transport is None:
             return str(Outcome.TIMEOUT.value)
+        began = time.monotonic()
         first = transport.read([shard_key(key, 0)], self._timeout(task))[0]
-        self._connection.note([first.outcome])
+        self._connection.note([first.outcome], began)
         if first.outcome is not Outcome.OK:
             return str(first.outcome.value)
         size = len(first.content)
@@ -184,8 +187,9 @@ class Loader:
         outcomes = [Outcome.REVOKED]
         transport = None if load.failure or load.buffer.is_revoked else self._connection.transport()
         if transport is not None:
+            began = time.monotonic()
             outcomes = transport.read_into([_shard_read(load, manifest, part) for part in group], self._timeout(task))
-            self._connection.note(outcomes)
+            self._connection.note(outcomes, began)
         failed = next((outcome for outcome in outcomes if outcome is not Outcome.OK), None)
         with load.lock:
             load.failure = load.failure or failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,9 @@ class Lookups:
         transport = self._connection.transport()
         if transport is not None:
             asked = keys[start : start + _KEYS_PER_CALL]
+            began = time.monotonic()
             outcomes = transport.exists(asked, min(self._connection.call_timeout_seconds, task.remaining_seconds))
-            self._connection.note(outcomes)
+            self._connection.note(outcomes, began)
             for offset, outcome in enumerate(outcomes):
                 found[start + offset] = outcome is Outcome.OK
             self._refresher.hit(key for key, outcome in zip(asked, outcomes, strict=True) if outcome is Outcome.OK)

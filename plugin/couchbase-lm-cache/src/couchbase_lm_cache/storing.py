@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -133,8 +134,9 @@ class Storer:
     def _is_there(self, task: Task[object], key: str, manifest: Manifest, transport: Transport) -> bool:
         if manifest.xxh3 is None:
             return False
+        began = time.monotonic()
         document = transport.read([key], self._timeout(task))[0]
-        self._connection.note([document.outcome])
+        self._connection.note([document.outcome], began)
         return document.is_json and document.content == manifest.to_json()
 
     def _write_whole(self, task: Task[object], store: ObjectStore, settle: Countdown) -> None:
@@ -199,8 +201,9 @@ class Storer:
             transport = self._connection.transport()
             if transport is None:
                 return Outcome.TIMEOUT
+            began = time.monotonic()
             outcome = attempt(transport)
-            self._connection.note_write(outcome)
+            self._connection.note_write(outcome, began)
             if outcome not in _WORTH_REPEATING:
                 return outcome
             # Different lengths keep servers that were refused together from coming back together.
