@@ -99,7 +99,7 @@ class Arms:
         elif isinstance(couchbase, CouchbaseCluster):
             memory.couchbase = couchbase
         if provisioned.is_done and memory.cache is None:
-            # the proof of login just made is what a probe does: the first need not be waited for
+            # the proof of login just made is much like a probe: the first need not be waited for
             memory.cache = HEALTHY
             CACHE_HEALTHY.labels(observed.namespace, observed.name).set(1.0)
         return replace(progress, cache=memory.cache)

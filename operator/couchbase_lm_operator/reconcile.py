@@ -157,6 +157,8 @@ class Reconciler:
             verdicts.append(progress.provisioned.verdict)
         waits = [each.delay_seconds for each in verdicts if isinstance(each, Wait)]
         waits += [FIRST_DELAY_SECONDS for each in verdicts if isinstance(each, Refuse)]
+        if progress.cache is not None and not progress.cache.is_healthy:
+            waits.append(FIRST_DELAY_SECONDS)  # what the cache stands on may have to be made again
         if waits:
             return _trouble_delay(memory, min(waits))
         memory.troubled_since = None

@@ -134,7 +134,7 @@ async def test_a_pod_part_that_the_api_server_refuses_names_the_field(world: Wor
 
 async def test_an_object_of_somebody_else_is_not_touched(world: World) -> None:
     ports = [{"port": 1, "targetPort": 1, "protocol": "TCP"}]
-    await world._put({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo"}, "spec": {"ports": ports}})
+    await world.put({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo"}, "spec": {"ports": ports}})
     version = (await world.get("Service", "demo"))["metadata"]["resourceVersion"]
     async with world.operator():
         await world.create()

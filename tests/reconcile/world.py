@@ -76,12 +76,15 @@ class World:
                 if item["metadata"].get("ownerReferences"):
                     await self.cluster.delete(item)
 
-    def replace_bucket(self, name: str) -> None:
-        """Delete a bucket and make another of that name, as somebody else would."""
+    def management_request(self, path: str, method: str = "GET") -> urllib.request.Request:
+        """Return a request to the management API as its administrator."""
         user = f"{self.couchbase.admin_username}:{self.couchbase.admin_password}"
         login = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
-        url = f"{self.couchbase.management_urls[0]}/pools/default/buckets/{name}"
-        with urllib.request.urlopen(urllib.request.Request(url, headers=login, method="DELETE"), timeout=30):
+        return urllib.request.Request(f"{self.couchbase.management_urls[0]}{path}", headers=login, method=method)
+
+    def replace_bucket(self, name: str) -> None:
+        """Delete a bucket and make another of that name, as somebody else would."""
+        with urllib.request.urlopen(self.management_request(f"/pools/default/buckets/{name}", "DELETE"), timeout=30):
             pass
         self.couchbase.create_bucket(name)
 
@@ -94,10 +97,10 @@ class World:
 
     async def write_secret(self, name: str, **values: str) -> None:
         data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
-        await self._put({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data})
+        await self.put({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data})
 
     async def write_config_map(self, name: str, data: dict[str, str]) -> None:
-        await self._put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+        await self.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 
     def body(self, name: str = "demo", **changes: Any) -> Manifest:
         """Return a resource as people write it; ``changes`` are merged into its spec, dots for depth."""
@@ -208,9 +211,7 @@ class World:
 
     async def couchbase_has(self, path: str) -> bool:
         """Say whether the management API has something at a path."""
-        user = f"{self.couchbase.admin_username}:{self.couchbase.admin_password}"
-        login = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
-        request = urllib.request.Request(f"{self.couchbase.management_urls[0]}{path}", headers=login)
+        request = self.management_request(path)
 
         def ask() -> bool:
             try:
@@ -263,7 +264,7 @@ class World:
             assert not pending, [str(each) for each in asyncio.all_tasks()]
             task.result()
 
-    async def _put(self, manifest: Manifest) -> None:
+    async def put(self, manifest: Manifest) -> None:
         manifest["metadata"]["namespace"] = self.namespace
         if await self.cluster.get(manifest["kind"], self.namespace, manifest["metadata"]["name"]) is None:
             await self._post(manifest["kind"], manifest, self.namespace)
