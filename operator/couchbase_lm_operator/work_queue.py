@@ -70,10 +70,6 @@ class WorkQueue:
         heapq.heappush(self._heap, (due, key))
         self._heap_changed.set()
 
-    def forget(self, key: Key) -> None:
-        """Drop the delayed pass of a key (its resource is gone)."""
-        self._deadlines.pop(key, None)
-
     @property
     def depth(self) -> int:
         """Return how many keys wait for a worker."""

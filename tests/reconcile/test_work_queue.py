@@ -127,23 +127,6 @@ async def test_the_earliest_delay_wins_and_a_pass_clears_it() -> None:
     assert seen == [A, B]
 
 
-async def test_a_forgotten_key_does_not_come_back() -> None:
-    seen: list[Key] = []
-    done = asyncio.Event()
-
-    async def handle(key: Key) -> None:
-        seen.append(key)
-        done.set()
-
-    async with running(handle) as queue:
-        queue.add_after(A, 0.01)
-        queue.forget(A)
-        queue.add_after(B, 0.05)
-        async with asyncio.timeout(5):
-            await done.wait()
-    assert seen == [B]
-
-
 async def test_the_age_tells_of_a_stuck_pass() -> None:
     started = asyncio.Event()
 

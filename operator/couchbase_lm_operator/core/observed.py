@@ -104,7 +104,6 @@ class Observed:
     children: dict[tuple[str, str], Manifest]
     pods: tuple[PodState, ...]
     claims: tuple[Claim, ...]
-    dry_run_refusal: str = ""
     is_partial: bool = False
 
     @property

@@ -35,10 +35,6 @@ class Watchdog:
         """Note that a part is alive now; its limit is that of the name before the first space."""
         self._beats[part] = self.clock()
 
-    def forget(self, part: str) -> None:
-        """Stop watching a part that has ended on purpose."""
-        self._beats.pop(part, None)
-
     def watch_age(self, part: str, age_seconds: Callable[[], float]) -> None:
         """Watch an age that the part itself knows."""
         self._ages[part] = age_seconds
@@ -81,7 +77,7 @@ def _handler(watchdog: Watchdog, registry: CollectorRegistry) -> type[http.serve
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 10
 
-        def do_GET(self) -> None:  # noqa: N802 - the standard library's name
+        def do_GET(self) -> None:
             if self.path == "/healthz":
                 problems = watchdog.problems()
                 silent = {part: f"silent for {seconds:.0f} s" for part, seconds in problems.items()}
