@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from couchbase_lm_operator import workload_arm
 from couchbase_lm_operator.api.reasons import Reason
@@ -29,6 +29,8 @@ from couchbase_lm_operator.provision_arm import Arm
 from couchbase_lm_operator.workload_arm import Applied
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
     from couchbase_lm_operator.core.defaults import Defaults
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.status_writer import StatusWriter
 
 _REFUSED_DELAY_SECONDS = 30.0
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Arms:
         if isinstance(user, Refuse):
             return replace(progress, plan=plan, verdict=user)
         couchbase = self._couchbase(spec, plan.couchbase, observed, user)
-        provisioned, applied = await asyncio.gather(
+        provisioned, applied = await _both(
             self._provision(couchbase, observed, writer), self._apply(spec, plan, observed)
         )
         progress = replace(
@@ -156,6 +160,15 @@ class Arms:
         arm = Arm(couchbase, observed.generation, _rival(goal, observed), writer.save_record)
         async with self._slots[goal.connection_string]:
             return await arm.provision()
+
+
+async def _both(first: Awaitable[_A], second: Awaitable[_B]) -> tuple[_A, _B]:
+    """Return both results; when one fails, the other is still waited for: a pass leaves no writer behind."""
+    results = await asyncio.gather(first, second, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("tuple[_A, _B]", tuple(results))
 
 
 def not_there(missing: Missing | Unread) -> Verdict:

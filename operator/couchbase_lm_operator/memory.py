@@ -25,8 +25,9 @@ class Memory:
 
     ``seen_version`` is the newest resource version that an event told or a write of ours returned.
     ``troubled_since`` is the monotonic time since which passes end in waiting or failure.
-    ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``tombstone`` is the last
-    body of a resource that is gone. ``references`` are the versions of the objects that the spec names.
+    ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``references`` are the
+    versions of the objects that the spec names. ``tombstone`` is the last body of a resource that is gone,
+    ``removing_since`` the monotonic time of the first try to remove what it left.
     """
 
     seen_version: str = ""
@@ -37,7 +38,7 @@ class Memory:
     cache_failures: int = 0
     references: dict[tuple[str, str], str] = field(default_factory=dict)
     tombstone: Manifest | None = None
-    removal_attempts: int = 0
+    removing_since: float | None = None
 
 
 class Memories:

@@ -28,7 +28,6 @@ from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 from couchbase_lm_operator.errors import ClusterConflictError, ClusterError
 from couchbase_lm_operator.io import events
 from couchbase_lm_operator.metrics import PASS_SECONDS, PASSES
-from couchbase_lm_operator.removal import MAX_ATTEMPTS
 from couchbase_lm_operator.status_writer import StatusWriter
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.gather import Gatherer
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.memory import Memories, Memory
-    from couchbase_lm_operator.removal import Remover
+    from couchbase_lm_operator.removal import Remains, Remover
     from couchbase_lm_operator.work_queue import Key
 
 logger = logging.getLogger(__name__)
@@ -126,30 +125,32 @@ class Reconciler:
 
     async def _release(self, writer: StatusWriter, memory: Memory) -> float | None:
         """Remove what is ours at Couchbase; then, or when the effort was enough, let the resource go."""
-        memory.couchbase = None
-        memory.removal_attempts += 1
-        left = await self.remover.remove(writer.resource)
-        if left and memory.removal_attempts < MAX_ATTEMPTS:
+        left = await self._remove(writer.resource, memory)
+        if left is not None and _has_patience(left, memory):
             await writer.write(_unplanned(await self.gatherer.bare(writer.resource), Proceed(), memory))
             return _trouble_delay(memory, 1.0)
-        if left:
-            told = f"Bucket or user stay at Couchbase: {left}"
+        if left is not None:
+            told = f"Bucket or user stay at Couchbase: {left.why}"
             await events.post(self.cluster, writer.resource, [Happening("Warning", Reason.REMOVAL_ABANDONED, told)])
         await writer.set_finalizer(is_wanted=False)
         return None
 
     async def _bury(self, key: Key, memory: Memory) -> float | None:
         """Remove the user of a resource that went without a finalizer, as far as it is still possible."""
-        memory.couchbase = None
-        memory.removal_attempts += 1
-        if memory.tombstone is not None and memory.removal_attempts <= MAX_ATTEMPTS:
-            left = await self.remover.remove(memory.tombstone)
-            if left and memory.removal_attempts < MAX_ATTEMPTS:
+        if memory.tombstone is not None:
+            left = await self._remove(memory.tombstone, memory)
+            if left is not None and _has_patience(left, memory):
                 return _trouble_delay(memory, 1.0)
-            if left:
-                logger.warning("user stays at Couchbase", extra={"resource": str(key), "problem": left})
+            if left is not None:
+                logger.warning("user stays at Couchbase", extra={"resource": str(key), "problem": left.why})
         self.memories.forget(key)
         return None
+
+    async def _remove(self, resource: Manifest, memory: Memory) -> Remains | None:
+        memory.couchbase = None
+        if memory.removing_since is None:
+            memory.removing_since = time.monotonic()
+        return await self.remover.remove(resource)
 
     def _delay(self, progress: Progress, memory: Memory) -> float:
         verdicts: list[Verdict] = [progress.verdict]
@@ -165,6 +166,11 @@ class Reconciler:
         if not progress.workload.is_available:
             return _POD_POLL_SECONDS
         return steady_delay_seconds(self.resync_seconds, random.random())  # noqa: S311 - spreads load, hides nothing
+
+
+def _has_patience(left: Remains, memory: Memory) -> bool:
+    tried_seconds = time.monotonic() - (memory.removing_since or 0.0)
+    return tried_seconds < left.patience_seconds
 
 
 def _trouble_delay(memory: Memory, first_seconds: float) -> float:

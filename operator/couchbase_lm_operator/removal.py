@@ -30,7 +30,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 8
+PATIENCE_SECONDS = 600.0
+"""How long a removal is tried while Couchbase does not let it happen."""
+PATIENCE_WITHOUT_CREDENTIALS_SECONDS = 60.0
+"""The same while the administrator's Secret is missing: whoever deletes a namespace deletes it too."""
+
+
+@dataclass(frozen=True)
+class Remains:
+    """Something is left at Couchbase: why, and how long to try."""
+
+    why: str
+    patience_seconds: float
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,8 @@ class Remover:
     gatherer: Gatherer
     guard: AddressGuard
 
-    async def remove(self, resource: Manifest) -> str:
-        """Work on the removal; return "" when nothing is left to do, else why something is.
+    async def remove(self, resource: Manifest) -> Remains | None:
+        """Work on the removal; return None when nothing is left to do.
 
         Raises:
             ClusterError: the API server did not answer.
@@ -49,17 +60,18 @@ class Remover:
         try:
             whole = LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {})
         except ValidationError:
-            return ""  # a spec that never could be used made nothing
+            return None  # a spec that never could be used made nothing
         spec = whole.couchbase
         if spec.resolved_provisioning != "RestAPI":
-            return ""
+            return None
         namespace = str(resource["metadata"]["namespace"])
         admin = await self.gatherer.admin(namespace, spec)
         if not isinstance(admin, SecretValue):
-            return f"the administrator's credentials are not there ({admin.what if admin else 'none are named'})"
+            what = admin.what if admin else "none are named"
+            return Remains(f"no administrator's credentials ({what})", PATIENCE_WITHOUT_CREDENTIALS_SECONDS)
         ca_pem = await self.gatherer.ca(namespace, spec)
         if isinstance(ca_pem, Missing | Unread):
-            return f"the CA is not there ({ca_pem.what})"
+            return Remains(f"no CA ({ca_pem.what})", PATIENCE_WITHOUT_CREDENTIALS_SECONDS)
         couchbase = CouchbaseCluster(
             goal=couchbase_goal(whole, await self.gatherer.bare(resource), working_set_bytes=0),
             admin=Credentials(admin.values["username"], admin.values["password"]),
@@ -68,7 +80,7 @@ class Remover:
             guard=self.guard,
         )
         done = await Arm(couchbase, 0, None, _keep_nothing).remove()
-        return "" if isinstance(done.verdict, Proceed) else done.verdict.message
+        return None if isinstance(done.verdict, Proceed) else Remains(done.verdict.message, PATIENCE_SECONDS)
 
 
 async def _keep_nothing(_: BucketRecord) -> None:

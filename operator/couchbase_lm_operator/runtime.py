@@ -140,7 +140,7 @@ class Runtime:
             return
         memory.seen_version = resource_version
         memory.tombstone = None
-        memory.removal_attempts = 0
+        memory.removing_since = None
         self.wake(key)
 
     def note_deletion(self, key: Key, body: Manifest) -> None:

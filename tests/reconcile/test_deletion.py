@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator import names, reconcile
+from couchbase_lm_operator import names, removal
 from tests.reconcile.world import until
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def test_changing_the_policy_back_to_retain_removes_the_finalizer(world: W
 async def test_a_couchbase_that_is_gone_does_not_hold_the_resource_for_ever(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconcile, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(removal, "PATIENCE_SECONDS", 3.0)
     async with world.operator():
         await world.serve(couchbase__bucket={"reclaimPolicy": "Delete"})
         world.couchbase.faults.kill_node(0)
@@ -110,3 +110,19 @@ async def test_a_resource_made_again_takes_its_bucket_back(world: World) -> None
         await world.until_condition("CredentialsReady", "True")
         after = (await world.status())["couchbase"]["bucket"]
     assert (after["name"], after["uuid"]) == (before["name"], before["uuid"])
+
+
+async def test_a_deletion_seen_while_couchbase_is_down_is_finished_later(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+        user = (await world.status())["couchbase"]["user"]
+        world.couchbase.faults.kill_node(0)
+        await world.delete(names.KIND, "demo")
+        assert await _is_gone(world)
+        await asyncio.sleep(1.0)
+        world.couchbase.faults.revive_node(0)
+
+        async def is_user_gone() -> bool:
+            return not await world.has_user(user)
+
+        await until(is_user_gone)

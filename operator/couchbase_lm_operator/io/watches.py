@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.errors import ClusterError
+from couchbase_lm_operator.errors import ClusterError, ClusterGoneError
 from couchbase_lm_operator.io.kube_api import KINDS
 from couchbase_lm_operator.metrics import WATCH_RESTARTS
 
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 90.0
+_PAUSE_SECONDS = 0.5
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 OUR_CHILDREN = f"{names.LABEL_MANAGED_BY}={names.FIELD_MANAGER}"
 
@@ -78,10 +79,12 @@ async def _follow(
         async for event in stream:
             on_life()
             if event["type"] == "ERROR":  # mostly 410: the version is too old, so list again
-                return
+                told = event["object"]
+                raise ClusterGoneError(f"WATCH {kind}", int(told.get("code", 0)), str(told.get("reason")), "ended")
             version = str(event["object"]["metadata"]["resourceVersion"])
             if event["type"] != "BOOKMARK":
                 _tell(event["object"], on_change)
+        await asyncio.sleep(_PAUSE_SECONDS)  # the server ended it, as it does every few minutes
 
 
 def _tell(child: dict[str, Any], on_change: Callable[[str, str], None]) -> None:
