@@ -92,7 +92,7 @@ async def test_what_others_remove_is_made_again_once_and_then_left_to_them(world
         assert not await world.has_bucket(bucket["name"])
         # the cache is optional for serving
         assert (await world.condition("Ready"))["status"] == "True"
-        assert (await world.condition("CacheHealthy"))["status"] == "False"
+        await world.until_condition("CacheHealthy", "False")
 
 
 def _remove_bucket(world: World, name: str) -> None:
