@@ -54,13 +54,16 @@ def prove(workload: Workload, resource: dict[str, Any], bucket: Bucket, folder: 
     chunk_tokens = resource["status"]["model"]["chunkSize"]
     served = stack.served_model(resource)
     prompt, (pod_a, pod_b) = new_prompt(), workload.pods()[:2]
+    workload.warm_up([pod_a, pod_b], served)
     known = bucket.keys()
     turns = [workload.ask("pod A computes", pod_a, served, prompt)]
     chunks = turns[0].answer.prompt_tokens // chunk_tokens
     workload.wait_until_stored(turns[0], chunks)
     turns.append(workload.ask("pod B reads Couchbase", pod_b, served, prompt))
     new_keys = bucket.keys() - known
-    for number, pod in enumerate(workload.replace_pods()[:2], start=1):
+    new_pods = workload.replace_pods()[:2]
+    workload.warm_up(new_pods, served)
+    for number, pod in enumerate(new_pods, start=1):
         turns.append(workload.ask(f"new pod {number} reads Couchbase", pod, served, prompt))
     with PROGRESS.step("checking answers, documents and rights"):
         check_answers(turns, prompt.fact, chunks * chunk_tokens)

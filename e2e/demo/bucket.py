@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 
 from couchbase_lm_operator import names
+from couchbase_lm_operator.core import pod_paths
 from e2e.demo import manifests
 from e2e.demo.journey import Workload
 from e2e.demo.kube import DemoError, Kube
 from e2e.demo.probe_documents import SHARD_MARK
 
-_CREDENTIALS = "/couchbase"
 _PROBE = Path(__file__).with_name("probe_documents.py")
 
 
@@ -48,7 +48,7 @@ class Bucket:
         task = {
             "connectionString": f"couchbase://{self.place.couchbase_host}",
             "management": f"http://{self.place.couchbase_host}:{manifests.MANAGEMENT_PORT}",
-            "credentials": _CREDENTIALS,
+            "credentials": pod_paths.CREDENTIALS,
             "bucket": self.status["bucket"]["name"],
             "scope": self.status["scope"],
             "collection": self.status["collection"],

@@ -10,7 +10,7 @@ from e2e.cluster.progress import Progress
 from e2e.demo.chat import Answer, ask
 from e2e.demo.kube import DemoError, Kube
 from e2e.demo.metrics import PodCounters, read_counters
-from e2e.demo.prompt import Prompt
+from e2e.demo.prompt import Prompt, new_prompt
 
 SERVING_PORT = 8000
 PROGRESS = Progress("demo")
@@ -66,6 +66,16 @@ class Workload:
             f"{answer.first_token_seconds:.2f} s to the first token; {turn.cached_tokens} tokens from Couchbase"
         )
         return turn
+
+    def warm_up(self, pods: list[str], model: str) -> None:
+        """Let each pod answer once: its first answer compiles kernels, which is no matter of the cache.
+
+        The prompt is as long as the measured one's rest behind its last full chunk, and stays out of every cache.
+        """
+        with PROGRESS.step(f"warming up {len(pods)} pods"):
+            for pod in pods:
+                with self.kube.forward(self.namespace, f"pod/{pod}", SERVING_PORT) as url:
+                    ask(url, model, new_prompt(tokens=150).text)
 
     def _settled(self, pod: str, url: str, before: PodCounters) -> PodCounters:
         # LMCache exports its counters from an event bus, a moment after the request has ended.
