@@ -70,7 +70,7 @@ class Workload:
     def warm_up(self, pods: list[str], model: str) -> None:
         """Let each pod answer once: its first answer compiles kernels, which is no matter of the cache.
 
-        The prompt is as long as the measured one's rest behind its last full chunk, and stays out of every cache.
+        The prompt is shorter than a chunk and so stays out of every cache.
         """
         with PROGRESS.step(f"warming up {len(pods)} pods"):
             for pod in pods:
