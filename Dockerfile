@@ -70,6 +70,21 @@ COPY --from=operator-dependencies /opt/lmcb /opt/lmcb
 COPY --from=wheelhouse /opt/wheelhouse /opt/wheelhouse
 COPY --from=operator-builder /opt/lmcb-app /opt/lmcb-app
 
+# The plugin for the interpreter of ENGINE_BASE, by the installer that engine pods use.
+FROM ${ENGINE_BASE} AS engine-plugin
+COPY --from=wheelhouse /opt/wheelhouse /opt/wheelhouse
+COPY operator/couchbase_lm_operator/wheelhouse/install.py /opt/
+RUN /opt/venv/bin/python /opt/install.py --from /opt/wheelhouse --into /opt/couchbase-lm-cache
+
+# vLLM and LMCache from elsewhere, with the plugin in their environment: for plugin.source Preinstalled.
+FROM ${ENGINE_BASE} AS engine
+LABEL org.opencontainers.image.title="vLLM with LMCache and the Couchbase plugin" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=engine-plugin /opt/couchbase-lm-cache /opt/couchbase-lm-cache
+RUN cd "$(/opt/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+    && echo /opt/couchbase-lm-cache > couchbase-lm-cache.pth \
+    && /opt/venv/bin/python -c "import couchbase, couchbase_lm_cache, xxhash"
+
 FROM builder AS emulator-builder
 COPY requirements/emulator.lock requirements/
 RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \

@@ -40,6 +40,7 @@ def _build_one(wanted: Image, builder: Builder, arguments: Mapping[str, str]) ->
     if entry is None:
         target = cached_archive(wanted.name, inputs)
         target.parent.mkdir(parents=True, exist_ok=True)
+        builder.prepare(arguments["BASE"])
         partial = target.with_suffix(".partial")
         partial.unlink(missing_ok=True)
         started = time.monotonic()

@@ -18,6 +18,7 @@ from e2e.images.catalog import Image
 from e2e.images.dockerfile import copies_of_stage
 from e2e.images.engine_files import prepare_engine_files
 from e2e.images.layers import Tree, put_on_top
+from e2e.images.progress import IMAGES
 
 CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _DEBIAN_PACKAGES: Final = ("buildah", "debootstrap", "skopeo")
@@ -31,6 +32,9 @@ class Builder(Protocol):
     def default_base(self) -> str:
         """Return the value of BASE when nobody chose one."""
 
+    def prepare(self, base: str) -> None:
+        """Bring in what every build starts from, when it is not there."""
+
     def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         """Build ``image`` and write ``archive``; raises ``ClusterError`` with the build's last lines."""
 
@@ -43,6 +47,9 @@ class Docker:
     def default_base(self) -> str:
         """Return the base that the Dockerfile itself names."""
         return "debian:bookworm-slim"
+
+    def prepare(self, base: str) -> None:
+        """Do nothing: the engine pulls what a Dockerfile names."""
 
     def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         """Build ``image`` and save it from the engine's store."""
@@ -58,17 +65,26 @@ class Buildah:
     def __init__(self) -> None:
         missing = [package for package in _DEBIAN_PACKAGES if not shutil.which(package)]
         if missing:
-            run(["apt-get", "update", "-q"])
-            run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing])
+            with IMAGES.step(f"installing {', '.join(missing)} from Debian"):
+                run(["apt-get", "update", "-q"])
+                run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing])
 
     def default_base(self) -> str:
         """Return the name of our own Debian base, whose tag is the hash of its recipe."""
         return f"{BASE_REFERENCE}:{base_key()}"
 
+    def prepare(self, base: str) -> None:
+        """Make and load our own Debian base, unless another one was chosen.
+
+        Raises ``ClusterError`` when it cannot be made.
+        """
+        if base != self.default_base() or self._has(base):
+            return
+        pulled = run(["buildah", "pull", "--quiet", f"oci-archive:{base_archive()}"]).strip()
+        run(["buildah", "tag", pulled, base])
+
     def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         """Build ``image`` with cached layers and write it uncompressed: it is loaded on this machine."""
-        if arguments["BASE"] == self.default_base():
-            self._load_base()
         if image.is_only_copies:
             self._put_copies_on_parent(image, arguments, archive)
         else:
@@ -91,6 +107,12 @@ class Buildah:
                 # Nameless now. Layers that the new image is made of stay; its other layers would pile up.
                 subprocess.run(["buildah", "rmi", old], capture_output=True, check=False)
 
+    def _has(self, reference: str) -> bool:
+        inspected = subprocess.run(
+            ["buildah", "inspect", "--type", "image", reference], capture_output=True, check=False
+        )
+        return inspected.returncode == 0
+
     def _put_copies_on_parent(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         parent, copies = copies_of_stage((ROOT / "Dockerfile").read_text(), image.name)
         prepare_engine_files()
@@ -99,14 +121,6 @@ class Buildah:
             self._build(replace(image, name=parent, reference=f"{image.reference}-system"), arguments, below)
             trees = [Tree(cache_root() / source.lstrip("/"), destination) for source, destination in copies]
             put_on_top(below, trees, archive, name=image.reference)
-
-    def _load_base(self) -> None:
-        reference = self.default_base()
-        if subprocess.run(
-            ["buildah", "inspect", "--type", "image", reference], capture_output=True, check=False
-        ).returncode:
-            pulled = run(["buildah", "pull", "--quiet", f"oci-archive:{base_archive()}"]).strip()
-            run(["buildah", "tag", pulled, reference])
 
 
 def choose_builder() -> Builder:

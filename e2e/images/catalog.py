@@ -41,16 +41,20 @@ CATALOG: Final = (
         "engine-cpu",
         ENGINE_CPU_IMAGE,
         (
-            *("e2e/engine", "requirements/engine.lock", "requirements/engine-model.lock"),
+            *("e2e/bootstrap.py", "e2e/engine", "requirements/engine.lock", "requirements/engine-model.lock"),
+            *("e2e/cluster/commands.py", "e2e/cluster/errors.py", "e2e/cluster/progress.py"),
             *("requirements/images.lock",),
         ),
         is_only_copies=True,
     ),
-    # Not among the defaults: its base comes from a registry and is 20 GB.
+    # Not among the defaults: its base comes from a registry and is large.
     Image(
         "engine",
         ENGINE_IMAGE,
-        ("plugin", "requirements/images.lock"),
+        (
+            *("operator/couchbase_lm_operator/__init__.py", "operator/couchbase_lm_operator/wheelhouse"),
+            *("plugin", "requirements/images.lock"),
+        ),
         build_arguments=("BASE", "ENGINE_BASE"),
         is_default=False,
     ),

@@ -104,21 +104,22 @@ def _write_layer(trees: Sequence[Tree], output: IO[bytes]) -> dict[str, Any]:
 def _entries(tree: Tree, layer: tarfile.TarFile) -> Iterator[tuple[Path, tarfile.TarInfo]]:
     root = tree.destination.strip("/")
     for parent in reversed(Path(root).parents[:-1]):
-        yield tree.source, _owned_by_root(layer.gettarinfo(tree.source, str(parent)))
+        yield tree.source, _entry(layer, tree.source, parent)
     for folder, folders, files in os.walk(tree.source):
         folders.sort()
         inside = Path(root) / Path(folder).relative_to(tree.source)
-        yield Path(folder), _owned_by_root(layer.gettarinfo(folder, str(inside)))
+        yield Path(folder), _entry(layer, Path(folder), inside)
         links = [each for each in folders if (Path(folder) / each).is_symlink()]
         for file in sorted(files + links):
             path = Path(folder) / file
-            yield path, _owned_by_root(layer.gettarinfo(path, str(inside / file)))
+            yield path, _entry(layer, path, inside / file)
 
 
-def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _entry(layer: tarfile.TarFile, path: Path, name: Path) -> tarfile.TarInfo:
+    entry = layer.gettarinfo(path, str(name))
     # Two names of one file in the source are two files in the image: the cache of an installer must not show.
     if entry.islnk():
-        entry.type, entry.linkname = tarfile.REGTYPE, ""
+        entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mtime = int(entry.mtime)

@@ -46,6 +46,6 @@ GROUPS = (
         is_fast=False,
         python_path=(ROOT, PLUGIN / "src"),
     ),
-    Group("chart", ("tests/e2e/cluster", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
+    Group("chart", ("tests/e2e/cluster", "tests/images", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
     Group("journey", ("tests/journey",), needs=(NODE, ENGINE, IMAGES), is_fast=False),
 )

@@ -16,7 +16,7 @@ from e2e.cluster import paths
 from e2e.couchbase_emulator import running_emulator
 from e2e.demo.kube import DemoError
 from tests.apiserver import eventually
-from tests.chart.charts import CHART, OPERATOR, Release, Values, resource
+from tests.chart.charts import CHART, NO_JOBS, OPERATOR, Release, Values, resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 CRD = "lmcachecouchbases.lmcache-couchbase.io"
 ADDED_FIELD = "schedulerName"
+WITH_JOBS = {"crdUpgrade": {"enabled": True}}
 CONFIG = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -55,11 +56,11 @@ def couchbase() -> Iterator[RunningEmulator]:
 
 
 def _values(release: Release, **more: Any) -> Values:
-    return {"watchNamespaces": [release.namespace], **more}
+    return {"watchNamespaces": [release.namespace], **NO_JOBS, **more}
 
 
-def test_installed_it_is_ready_and_passes_helm_test(release: Release) -> None:
-    release.install(_values(release), "--wait", "--timeout", "120s")
+def test_installed_it_is_ready_and_helm_test_tells_so(release: Release) -> None:
+    release.install(_values(release, **WITH_JOBS), "--wait", "--timeout", "120s")
     deployment = release.kube.get("deployment", OPERATOR, "-n", release.namespace)
     assert deployment is not None
     assert deployment["status"]["readyReplicas"] == 1
@@ -67,13 +68,9 @@ def test_installed_it_is_ready_and_passes_helm_test(release: Release) -> None:
     # what the hooks needed is gone again
     assert _names(release.kube, "jobs,roles,serviceaccounts", "-n", release.namespace) == {OPERATOR, "default"}
 
-
-def test_helm_test_fails_when_the_operator_does_not_answer(release: Release) -> None:
-    release.install(_values(release), "--wait", "--timeout", "120s")
     release.kube.kubectl("scale", f"deployment/{OPERATOR}", "--replicas=0", "-n", release.namespace)
-    release.kube.kubectl(
-        "wait", "--for=delete", "pod", "-l", f"app.kubernetes.io/name={OPERATOR}", "-n", release.namespace
-    )
+    pods = ("pod", "-l", f"app.kubernetes.io/name={OPERATOR}", "-n", release.namespace)
+    release.kube.kubectl("wait", "--for=delete", *pods)
     with pytest.raises(DemoError):
         release.test()
 
@@ -110,7 +107,7 @@ def test_an_upgrade_brings_a_new_field_of_the_crd(release: Release) -> None:
     with _older_definition(release.kube):
         older = _older_chart(release.folder)
         Release(release.kube, release.namespace, release.folder, chart=older).install(
-            _values(release, crdUpgrade={"enabled": False}), "--wait", "--timeout", "120s"
+            _values(release), "--wait", "--timeout", "120s"
         )
         assert ADDED_FIELD not in _pod_template_fields(release.kube)
         refused = json.dumps(resource("r", release.namespace, podTemplate={ADDED_FIELD: "mine"}))
@@ -118,7 +115,7 @@ def test_an_upgrade_brings_a_new_field_of_the_crd(release: Release) -> None:
         with pytest.raises(DemoError, match=ADDED_FIELD):
             release.kube.kubectl(*check, stdin=refused)
 
-        release.install(_values(release), "--wait", "--timeout", "120s")
+        release.install(_values(release, **WITH_JOBS), "--wait", "--timeout", "120s")
 
         assert ADDED_FIELD in _pod_template_fields(release.kube)
         assert "created" in release.kube.kubectl(*check, stdin=refused)

