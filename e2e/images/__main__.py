@@ -23,6 +23,9 @@ def main() -> int:
     chosen = {name: value for name in ("BASE", "ENGINE_BASE") if (value := os.environ.get(name))}
     try:
         build(names, chosen)
+    except KeyError as error:
+        print(f"error: {error.args[0]}", file=sys.stderr)
+        return 2
     except (ClusterError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -41,7 +44,6 @@ def _parser() -> argparse.ArgumentParser:
         "names",
         nargs="*",
         metavar="NAME",
-        choices=[each.name for each in CATALOG],
         help="operator, emulator, engine-cpu (default: these three), engine (needs its base from a registry)",
     )
     commands.add_parser("list", help="show what is built")

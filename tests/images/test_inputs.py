@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,12 @@ def test_a_missing_input_is_named(checkout: Path) -> None:
     (checkout / "requirements" / "emulator.lock").unlink()
     with pytest.raises(FileNotFoundError, match=r"emulator.*requirements/emulator\.lock"):
         _digest(checkout)
+
+
+def test_the_command_line_names_the_images_there_are() -> None:
+    command = [sys.executable, "-m", "e2e.images"]
+    wrong = subprocess.run([*command, "build", "nothing"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "operator, emulator, engine-cpu, engine" in wrong.stderr
+    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len(listed.stdout.splitlines()) == len(CATALOG)
