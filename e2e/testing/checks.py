@@ -8,9 +8,11 @@ import time
 from dataclasses import dataclass
 
 from e2e.bootstrap import ROOT, VENV, uv
+from e2e.engine import environment
 from e2e.testing.runner import Outcome, say
 
 BIN = VENV / "bin"
+WHEELHOUSE = "operator/couchbase_lm_operator/wheelhouse"
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,23 @@ CHECKS = (
     Check("generated files", (str(BIN / "python"), "-m", "e2e.testing.generated", "--check")),
 )
 
-LOCKS = {
-    "operator": ("pyproject.toml",),
-    "dev": ("pyproject.toml", "--extra", "dev"),
-}
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock file, what it is resolved from, and the oldest Python that it serves."""
+
+    path: str
+    source: tuple[str, ...]
+    python: str = "3.11"
+
+
+LOCKS = (
+    Lock("requirements/operator.lock", ("pyproject.toml",)),
+    Lock("requirements/dev.lock", ("pyproject.toml", "--extra", "dev")),
+    Lock("requirements/emulator.lock", ("requirements/emulator.in",)),
+    Lock("requirements/images.lock", ("requirements/images.in",)),
+    Lock(f"{WHEELHOUSE}/wheels.lock", (f"{WHEELHOUSE}/wheels.in", "--no-deps"), python="3.10"),
+)
 
 
 def run_checks() -> Outcome:
@@ -63,15 +78,15 @@ def run_checks() -> Outcome:
 
 
 def resolve_locks() -> None:
-    """Resolve the locks of the root environments again: every package with its hashes, no addresses."""
-    for name, source in LOCKS.items():
-        say(f"resolving requirements/{name}.lock")
+    """Resolve every lock again: each package with its hashes, no addresses."""
+    for lock in LOCKS:
+        say(f"resolving {lock.path}")
         subprocess.run(
             [
-                *(uv(), "pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes"),
-                *("--no-emit-index-url", "--no-annotate", "--no-header", "-q", *source),
-                *("-o", f"requirements/{name}.lock"),
+                *(uv(), "pip", "compile", "--universal", "--python-version", lock.python, "--generate-hashes"),
+                *("--no-emit-index-url", "--no-annotate", "--no-header", "-q", *lock.source, "-o", lock.path),
             ],
             cwd=ROOT,
             check=True,
         )
+    environment.resolve_locks()

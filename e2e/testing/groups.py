@@ -34,10 +34,10 @@ class Group:
 
 
 GROUPS = (
-    Group("operator", ("tests/api", "tests/core", "tests/templates", "tests/cli", "tests/names")),
+    Group("operator", ("tests/core", "tests/templates")),
     Group("couchbase", ("tests/e2e/emulator", "tests/io", "tests/provisioning", "e2e/conformance")),
-    Group("wheelhouse", ("tests/wheelhouse",)),
-    Group("reconcile", ("tests/reconcile",), needs=(BINARIES,), is_fast=False),
+    Group("packaging", ("tests/wheelhouse", "tests/images")),
+    Group("apiserver", ("tests/api", "tests/cli", "tests/reconcile"), needs=(BINARIES,), is_fast=False),
     Group(
         "plugin",
         ("plugin/couchbase-lm-cache/tests",),
@@ -46,6 +46,6 @@ GROUPS = (
         is_fast=False,
         python_path=(ROOT, PLUGIN / "src"),
     ),
-    Group("chart", ("tests/e2e/cluster", "tests/images", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
-    Group("journey", ("tests/journey",), needs=(NODE, ENGINE, IMAGES), is_fast=False),
+    Group("chart", ("tests/e2e/cluster", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
+    Group("journey", ("tests/journey",), needs=(NODE, IMAGES), is_fast=False),
 )
