@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from e2e.bootstrap import ROOT, cache_root
 from e2e.cluster.commands import run
+from e2e.engine import environment
 from e2e.images.base import BASE_REFERENCE, base_archive, base_key
 from e2e.images.catalog import Image
 from e2e.images.dockerfile import copies_of_stage
@@ -85,7 +86,8 @@ class Buildah:
 
     def build(self, image: Image, arguments: Mapping[str, str], archive: Path) -> None:
         """Build ``image`` with cached layers and write it uncompressed: it is loaded on this machine."""
-        if image.is_only_copies:
+        # The cache's environment points at the interpreter it was made with: the image has Debian's.
+        if image.is_only_copies and environment.SYSTEM_PYTHON.exists():
             self._put_copies_on_parent(image, arguments, archive)
         else:
             self._build(image, arguments, archive)
