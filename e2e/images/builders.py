@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -96,10 +97,11 @@ class Buildah:
         replaced = run(
             ["buildah", "images", "--quiet", "--no-trunc", "--filter", f"reference={image.reference}"]
         ).split()
-        run(
-            ["buildah", "bud", "--isolation", "chroot", "--layers", *_build_options(image, arguments), ROOT],
-            env={**os.environ, "BUILDAH_ISOLATION": "chroot"},
-        )
+        with _no_containers_left():
+            run(
+                ["buildah", "bud", "--isolation", "chroot", "--layers", *_build_options(image, arguments), ROOT],
+                env={**os.environ, "BUILDAH_ISOLATION": "chroot"},
+            )
         # Not `buildah push`: it always compresses into this format, minutes of work for a few seconds of use.
         source, target = f"containers-storage:{image.reference}", f"oci-archive:{archive}:{image.reference}"
         run(["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target])
@@ -123,6 +125,18 @@ class Buildah:
             self._build(replace(image, name=parent, reference=f"{image.reference}-system"), arguments, below)
             trees = [Tree(cache_root() / source.lstrip("/"), destination) for source, destination in copies]
             put_on_top(below, trees, archive, name=image.reference)
+
+
+@contextmanager
+def _no_containers_left() -> Iterator[None]:
+    # A build that fails leaves the containers of its stages behind, with all their files.
+    listing = ["buildah", "containers", "--quiet", "--notruncate"]
+    before = set(run(listing).split())
+    try:
+        yield
+    finally:
+        for container in set(run(listing).split()) - before:
+            subprocess.run(["buildah", "rm", container], capture_output=True, check=False)
 
 
 def choose_builder() -> Builder:
