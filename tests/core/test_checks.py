@@ -83,6 +83,7 @@ def test_what_cannot_work_is_refused_by_field(changes: dict[str, Any], reason: R
         ({"volumes": [{"name": "a", "nfs": {}}]}, Reason.VOLUME_NOT_ALLOWED, "nfs"),
         ({"volumes": [{"name": "shm", "emptyDir": {}}]}, Reason.VOLUME_NOT_ALLOWED, "'shm'"),
         ({"volumeMounts": [{"name": "a", "mountPath": "/dev"}]}, Reason.VOLUME_NOT_ALLOWED, "volumeMounts[0]"),
+        ({"volumeMounts": [{"name": "a", "mountPath": "//plugin/./"}]}, Reason.VOLUME_NOT_ALLOWED, "volumeMounts[0]"),
         ({"volumeMounts": [{"name": "a", "mountPath": "/"}]}, Reason.VOLUME_NOT_ALLOWED, "volumeMounts[0]"),
         (
             {"volumeMounts": [{"name": "couchbase-credentials", "mountPath": "/x"}]},

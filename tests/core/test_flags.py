@@ -55,7 +55,17 @@ def test_owned_flags_of_vllm_are_refused(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--enable-lora"], ["--enable_lora"], ["--lora-modules", "a=b"], ["--max-loras=2"], ["--fully-sharded-loras"]],
+    [
+        ["--enable-lora"],
+        ["--enable_lora"],
+        ["--enable-lor"],
+        ["--lora-modules", "a=b"],
+        ["--max-loras=2"],
+        ["--max_lo=2"],
+        ["--fully-sharded-loras"],
+        ["--fully-sharded"],
+    ],
+    ids=" ".join,
 )
 def test_lora_is_refused_with_a_reason_of_its_own(arguments: list[str]) -> None:
     refusal = flags.refused_vllm_argument(arguments, FIELD)
@@ -123,8 +133,13 @@ def test_other_flags_of_the_lmcache_server_are_the_users(arguments: list[str]) -
     assert flags.refused_lmcache_argument(arguments, "spec.cache.extraArgs") is None
 
 
-def test_a_refusal_never_repeats_a_value() -> None:
-    refusal = flags.refused_vllm_argument(["--api-key=sk-very-secret"], FIELD)
+@pytest.mark.parametrize(
+    "arguments",
+    [["--api-key=very-secret"], ["very-secret"], ["--x", "very-secret$(Y)"], ["--$(X)=very-secret"]],
+    ids=" ".join,
+)
+def test_a_refusal_never_repeats_a_value(arguments: list[str]) -> None:
+    refusal = flags.refused_vllm_argument(arguments, FIELD)
     assert refusal is not None
     assert "very-secret" not in refusal.message
 

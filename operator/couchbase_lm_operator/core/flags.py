@@ -69,6 +69,18 @@ _VLLM_OWNED: dict[str, str] = {
 _VLLM_SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size"}
 _VLLM_SHORT |= {"-dcp": "--decode-context-parallel-size", "-pcp": "--prefill-context-parallel-size"}
 _VLLM_SHORT |= {"-sc": "--speculative-config", "-ac": "--attention-config", "-n": "--nnodes", "-r": "--node-rank"}
+# LoRA flags of vLLM 0.32 that lose the word when they are abbreviated.
+_LORA = (
+    "--default-mm-loras",
+    "--enable-lora",
+    "--enable-mixed-moe-lora-format",
+    "--enable-moe-shared-loras",
+    "--enable-tower-connector-lora",
+    "--fully-sharded-loras",
+    "--max-cpu-loras",
+    "--max-loras",
+    "--specialize-active-lora",
+)
 # Real flags of vLLM that are also the beginning of an owned one.
 _VLLM_NOT_ABBREVIATIONS = frozenset({"--tokenizer"})
 
@@ -155,15 +167,16 @@ def refused_vllm_argument(arguments: Sequence[str], field: str) -> Refuse | None
     """Return why ``vllm serve`` may not get these arguments, or None. ``field`` names the list for people."""
     if arguments and not arguments[0].startswith("-"):
         return Refuse(
-            Reason.FLAG_NOT_ALLOWED, f"{field}[0] {arguments[0][:64]!r} is not a flag: {_start_with_dashes()}"
+            Reason.FLAG_NOT_ALLOWED,
+            f"{field}[0] does not start with a dash, but the model stands before it already: start with a flag.",
         )
     for position, argument in enumerate(arguments):
         if _hides_its_flag(argument):
-            return _hidden_flag_refusal(field, position, argument)
+            return _hidden_flag_refusal(field, position)
         if not argument.startswith("-"):
             continue
         flag = _long_form(normalised(argument))
-        if "lora" in flag:
+        if "lora" in flag or _is_beginning(flag, _LORA):
             return Refuse(
                 Reason.LORA_NOT_SUPPORTED,
                 f"{field}[{position}] is {flag}: LoRA adapters change the cache but not its keys. Remove the flag.",
@@ -178,7 +191,7 @@ def refused_lmcache_argument(arguments: Sequence[str], field: str) -> Refuse | N
     """Return why ``lmcache server`` may not get these arguments, or None."""
     for position, argument in enumerate(arguments):
         if _hides_its_flag(argument):
-            return _hidden_flag_refusal(field, position, argument)
+            return _hidden_flag_refusal(field, position)
         if not argument.startswith("-"):
             continue
         owned = _owned(normalised(argument), _LMCACHE_OWNED, frozenset())
@@ -221,16 +234,11 @@ def _hides_its_flag(argument: str) -> bool:
     return "$(" in argument.split("=", 1)[0]
 
 
-def _hidden_flag_refusal(field: str, position: int, argument: str) -> Refuse:
+def _hidden_flag_refusal(field: str, position: int) -> Refuse:
     return Refuse(
         Reason.FLAG_NOT_ALLOWED,
-        f"{field}[{position}] {argument[:64]!r} could become any flag when its variable is expanded: write it as "
-        "--flag=$(VARIABLE).",
+        f"{field}[{position}] could become any flag when its variable is expanded: write it as --flag=$(VARIABLE).",
     )
-
-
-def _start_with_dashes() -> str:
-    return "the model stands first already. Start with a flag."
 
 
 def _long_form(flag: str) -> str:
@@ -247,9 +255,14 @@ def _owned(flag: str, owned: dict[str, str], not_abbreviations: frozenset[str]) 
     """Return the owned flag that ``flag`` is, or that the parser would complete it to."""
     if flag in owned:
         return flag
-    if not flag.startswith("--") or len(flag) < 3 or flag in not_abbreviations:
+    if flag in not_abbreviations or not _is_beginning(flag, owned):
         return None
-    return next((name for name in sorted(owned) if name.startswith(flag)), None)
+    return next(name for name in sorted(owned) if name.startswith(flag))
+
+
+def _is_beginning(flag: str, flags: Iterable[str]) -> bool:
+    """Say whether the parser could complete ``flag`` to one of ``flags``."""
+    return len(flag) > 2 and flag.startswith("--") and any(name.startswith(flag) for name in flags)
 
 
 def _flag_refusal(field: str, position: int, argument: str, flag: str, remedy: str) -> Refuse:

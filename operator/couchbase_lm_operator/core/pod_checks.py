@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
@@ -69,13 +70,17 @@ def _refused_volume(volumes: Iterable[Part], *, allow_host_path: bool) -> Refuse
 
 def _refused_mount(mounts: Iterable[Part]) -> Refuse | None:
     for position, mount in enumerate(mounts):
-        path = str(mount.get("mountPath", "")).rstrip("/")
+        path = posixpath.normpath("/" + str(mount.get("mountPath", "")).lstrip("/"))
         field = f"spec.podTemplate.volumeMounts[{position}]"
         if mount["name"] in pod_paths.OWN_VOLUMES:
             return Refuse(
                 Reason.VOLUME_NOT_ALLOWED, f"{field} mounts {mount['name']!r}, which is the operator's volume."
             )
-        taken = next((own for own in pod_paths.OWN_MOUNTS if path == own or own.startswith(f"{path}/")), None)
+        taken = next((own for own in pod_paths.OWN_MOUNTS if _is_at_or_above(path, own)), None)
         if taken is not None:
             return Refuse(Reason.VOLUME_NOT_ALLOWED, f"{field}.mountPath {path!r} hides {taken}: mount it elsewhere.")
     return None
+
+
+def _is_at_or_above(path: str, own: str) -> bool:
+    return path == own or own.startswith(path.rstrip("/") + "/")
