@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from couchbase_lm_operator import workload_arm
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import bucket_record, claims
-from couchbase_lm_operator.core.backoff import MISSING_REFERENCE_DELAY_SECONDS
 from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.facts import template_facts
-from couchbase_lm_operator.core.observed import Claim, Missing, ModelConfig, SecretValue, Unread
+from couchbase_lm_operator.core.observed import Claim, Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.progress import HEALTHY, Progress, Provisioned
 from couchbase_lm_operator.core.provisioning import CouchbaseFacts, Stage
 from couchbase_lm_operator.core.readiness import workload_state
+from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.render import pod_template_hash, render
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.errors import ClusterRefusedError
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.observed import Observed
     from couchbase_lm_operator.core.plan import Plan
-    from couchbase_lm_operator.core.verdict import Verdict
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
     from couchbase_lm_operator.memory import Memory
@@ -117,14 +116,13 @@ class Arms:
         return _login(given) if isinstance(given, SecretValue) else None
 
     async def _apply(self, spec: LMCacheCouchbaseSpec, plan: Plan, observed: Observed) -> Applied:
-        config = observed.model_config
         try:
             return await workload_arm.run(
                 self.cluster,
                 observed,
                 render(plan),
                 fields_hash=pod_template_hash(plan),
-                facts=template_facts(plan, config.revision if isinstance(config, ModelConfig) else ""),
+                facts=template_facts(plan),
                 approved=spec.rollout.approve or "",
             )
         except ClusterRefusedError as error:
@@ -140,7 +138,7 @@ class Arms:
         admin, ca_pem, tls = observed.admin_credentials, observed.ca_pem, spec.couchbase.tls
         for needed in (ca_pem, observed.user_credentials if is_external else admin):
             if isinstance(needed, Missing | Unread):
-                return Provisioned(Stage.REACH, not_there(needed), goal.record, CouchbaseFacts())
+                return Provisioned(Stage.REACH, reference_verdict(needed), goal.record, CouchbaseFacts())
         return CouchbaseCluster(
             goal=goal,
             admin=_login(admin) if isinstance(admin, SecretValue) else None,
@@ -169,16 +167,6 @@ async def _both(first: Awaitable[_A], second: Awaitable[_B]) -> tuple[_A, _B]:
         if isinstance(result, BaseException):
             raise result
     return cast("tuple[_A, _B]", tuple(results))
-
-
-def not_there(missing: Missing | Unread) -> Verdict:
-    """Return the wait for an object that the spec names."""
-    if isinstance(missing, Unread):
-        told = f"{missing.what} cannot be read: {missing.detail}."
-        return Wait(Reason.REFERENCE_UNREADABLE, told, _REFUSED_DELAY_SECONDS)
-    reason = Reason.CONFIG_MAP_MISSING if "ConfigMap" in missing.what else Reason.SECRET_MISSING
-    told = f"{missing.what} does not exist: create it; it is picked up by itself."
-    return Wait(reason, told, MISSING_REFERENCE_DELAY_SECONDS)
 
 
 def _login(secret: SecretValue) -> Credentials:

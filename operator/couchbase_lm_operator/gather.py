@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
 from couchbase_lm_operator.core import connection_string
+from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodState, SecretValue, Unread
 from couchbase_lm_operator.core.pods import pod_state
 from couchbase_lm_operator.core.readiness import workload_state
@@ -170,7 +171,7 @@ class Gatherer:
             field = "spec.model.config.configMapRef"
             text = await references.config_map_text(self.cluster, namespace, reference.name, reference.key, field)
             source = f"key {reference.key} of ConfigMap {reference.name}"
-            return references.model_config(text, source) if isinstance(text, str) else text
+            return parse_model_config(text, source) if isinstance(text, str) else text
         if isinstance(token, Missing | Unread):
             return token
         hub = spec.model.config.hub if spec.model.config else None

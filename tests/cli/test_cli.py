@@ -109,7 +109,11 @@ def test_plan_takes_the_config_map_of_the_same_namespace() -> None:
     result = lmcb("plan", "-", text=text)
     assert result.exit_code == 3
     assert "ModelConfigMissing" in result.output
-    assert lmcb("plan", "-", "-n", "elsewhere", text=text).exit_code == 0
+    found = lmcb("plan", "-", "-n", "elsewhere", text=text)
+    assert found.exit_code == 0
+    # the hub is not asked when a ConfigMap has the config: nobody resolves a revision
+    assert "model.revision" not in [line.split()[0] for line in found.output.splitlines() if line.strip()]
+    assert "Warning: spec.model.revision" in found.output
 
 
 @pytest.mark.parametrize(

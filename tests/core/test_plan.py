@@ -9,9 +9,20 @@ import pytest
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
+from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import SecretValue
-from couchbase_lm_operator.core.render import pod_template_hash
-from tests.core.planning import QWEN3_8B, RELEASE, SMOLLM2, config_of, observed_with, plan_of, spec_of
+from couchbase_lm_operator.core.render import pod_template_hash, render
+from tests.core.planning import (
+    QWEN3_8B,
+    RELEASE,
+    SMOLLM2,
+    config_of,
+    container,
+    flag_value,
+    observed_with,
+    plan_of,
+    spec_of,
+)
 
 BASE = plan_of(spec_of())
 
@@ -62,6 +73,20 @@ def test_a_path_counts_by_the_digest_of_its_config() -> None:
     first = plan_of(spec, model_config=config_of(QWEN3_8B, ""))
     second = plan_of(spec, model_config=config_of({**QWEN3_8B, "rope_theta": 1e6}, ""))
     assert first.key_prefix != second.key_prefix
+
+
+@pytest.mark.parametrize(("revision", "is_warned"), [("a" * 40, False), ("v1.2", True), (None, True)])
+def test_a_hub_model_with_a_config_map_keeps_the_revision_of_the_spec(revision: str | None, *, is_warned: bool) -> None:
+    model = {"config": {"configMapRef": {"name": "c"}}} | ({"revision": revision} if revision else {})
+    plan = plan_of(spec_of(model=model), model_config=config_of(QWEN3_8B, ""))
+    assert template_facts(plan)["model"].get("revision") == revision
+    vllm = container({manifest["kind"]: manifest for manifest in render(plan)}, "vllm")
+    assert ("--revision" in vllm["args"]) == bool(revision)
+    if revision:
+        assert flag_value(vllm, "--revision") == revision
+    other = plan_of(spec_of(model={**model, "revision": "other"}), model_config=config_of(QWEN3_8B, ""))
+    assert other.key_prefix != plan.key_prefix
+    assert any("spec.model.revision" in text for text in plan.warnings) == is_warned
 
 
 def test_a_users_prefix_is_taken_as_it_is_and_warned_about() -> None:

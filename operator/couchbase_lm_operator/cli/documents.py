@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.cli.failure import BadInputError
+from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, Missing, ModelConfig
 
 _MAX_FILE_BYTES = 16 << 20
@@ -80,7 +78,7 @@ def config_from_map(
             continue
         text = (document.get("data") or {}).get(key)
         if isinstance(text, str):
-            return parse_config(text, f"key {key} of ConfigMap {name}")
+            return parse_model_config(text, f"key {key} of ConfigMap {name}")
         return Missing(f"key {key} in ConfigMap {name} of spec.model.config.configMapRef")
     return Missing(f"ConfigMap {name} of spec.model.config.configMapRef")
 
@@ -91,18 +89,7 @@ def config_from_file(path: str) -> ModelConfig:
     Raises:
         BadInputError: it cannot be read or is no JSON object.
     """
-    found = parse_config(read_text(path), path)
+    found = parse_model_config(read_text(path), path)
     if isinstance(found, MalformedModelConfig):
         raise BadInputError(f"{path} is no config.json: {found.detail}.")
     return found
-
-
-def parse_config(text: str, source: str) -> ModelConfig | MalformedModelConfig:
-    """Return a parsed config.json, or where it is broken."""
-    try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return MalformedModelConfig(source, f"it is not JSON ({error})")
-    if not isinstance(content, dict):
-        return MalformedModelConfig(source, "it is JSON, but not an object")
-    return ModelConfig(content, hashlib.sha256(text.encode()).hexdigest(), "", source)

@@ -17,6 +17,7 @@ from couchbase_lm_operator.cli.output import dumped, output_option, table
 from couchbase_lm_operator.core.compat import defaults
 from couchbase_lm_operator.core.observed import Missing
 from couchbase_lm_operator.core.plan import Plan
+from couchbase_lm_operator.core.pod_fields import reads_config_map
 from couchbase_lm_operator.core.render import render
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def plan_command(file: str, config_path: str | None, namespace: str, output: str
     spec = _spec(resource, file)
     config = _config(spec, found, resource["metadata"]["namespace"], config_path)
     release = defaults(allow_host_path=allow_host_path)
-    click.echo(_shown(offline_plan(spec, resource, config, release), output))
+    plan = offline_plan(spec, resource, config, release)
+    click.echo(_shown(plan, _unknowns(plan, is_from_hub=not reads_config_map(spec)), output))
 
 
 def _spec(resource: Manifest, path: str) -> LMCacheCouchbaseSpec:
@@ -65,9 +67,8 @@ def _config(
     )
 
 
-def _shown(plan: Plan, form: str) -> str:
+def _shown(plan: Plan, unknown: list[tuple[str, str]], form: str) -> str:
     manifests = list(render(plan))
-    unknown = _unknowns(plan)
     if form != "table":
         whole: dict[str, Any] = {
             "numbers": numbers(plan.sizing),
@@ -87,7 +88,7 @@ def _shown(plan: Plan, form: str) -> str:
     return "\n\n".join(parts).replace(_UNKNOWN_ID, _SHOWN_ID)
 
 
-def _unknowns(plan: Plan) -> list[tuple[str, str]]:
+def _unknowns(plan: Plan, *, is_from_hub: bool) -> list[tuple[str, str]]:
     """Return what only a cluster can tell, and where it comes from."""
     bucket = plan.couchbase.bucket
     found = []
@@ -98,7 +99,7 @@ def _unknowns(plan: Plan) -> list[tuple[str, str]]:
             found.append(("couchbase.bucket.replicas", "data nodes and auto-failover settings decide"))
     if plan.couchbase.provisioning == "External":
         found.append(("couchbase.user.name", "in the Secret of couchbase.credentialsSecretRef"))
-    if not plan.values.revision and not plan.values.is_path:
+    if is_from_hub and not plan.values.is_path:
         found.append(("model.revision", "the hub resolves it to a commit; cache.keyPrefix depends on it"))
     found.append((_SHOWN_ID, "short id of the cluster in derived names"))
     return found

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import flags
 from couchbase_lm_operator.core.chunking import MAX_SHARD_BYTES
-from couchbase_lm_operator.core.model_reading import LOOK_AGAIN_SECONDS, reading_verdict
+from couchbase_lm_operator.core.model_reading import reading_verdict
 from couchbase_lm_operator.core.observed import Missing, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.pod_checks import refused_pod_template
 from couchbase_lm_operator.core.quantity import MIB, parse_bytes
+from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.refusal import RefusedError
-from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
+from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
 
 _ROLLOUT_STEP = re.compile(r"^[0-9]{1,4}%?$")
 
@@ -86,11 +87,6 @@ def _references(spec: LMCacheCouchbaseSpec, observed: Observed) -> Verdict:
     if spec.couchbase.resolved_provisioning == "External":
         wanted.append(observed.user_credentials)
     for found in wanted:
-        if isinstance(found, Missing):
-            reason = Reason.CONFIG_MAP_MISSING if "ConfigMap" in found.what else Reason.SECRET_MISSING
-            return Wait(reason, f"{found.what} does not exist: create it.", LOOK_AGAIN_SECONDS)
-        if isinstance(found, Unread):
-            return Wait(
-                Reason.REFERENCE_UNREADABLE, f"{found.what} could not be read: {found.detail}.", LOOK_AGAIN_SECONDS
-            )
+        if isinstance(found, Missing | Unread):
+            return reference_verdict(found)
     return Proceed()

@@ -7,12 +7,11 @@ else, or of an earlier resource of the same name, is neither written nor deleted
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import fingerprint
 from couchbase_lm_operator.core.drift import first_difference
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 def digest(value: object, length: int = 16) -> str:
     """Return the first hex digits of the hash of a JSON value, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return fingerprint.digest(value)[:length]
 
 
 def owner_reference(resource: Manifest) -> dict[str, Any]:

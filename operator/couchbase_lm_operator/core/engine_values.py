@@ -55,7 +55,8 @@ class EngineValues:
 def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, revision: str, defaults: Defaults) -> EngineValues:
     """Return the engine's values.
 
-    ``revision`` is the commit that config.json was read at, empty for a path.
+    ``revision`` is the commit that config.json was read at, empty when it came from a ConfigMap: then the
+    weights of a hub model are those of ``spec.model.revision`` as it was written.
 
     Raises:
         RefusedError: a block size the device does not take.
@@ -79,7 +80,7 @@ def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, revision: str, defaul
         image=chosen("image", engine.image, defaults.engine_images[vendor], f"tested image for vendor {vendor}"),
         vendor=vendor,
         model=spec.model.id,
-        revision=revision if not spec.model.id.startswith("/") else "",
+        revision="" if spec.model.id.startswith("/") else revision or spec.model.revision or "",
         served_model_name=chosen("servedModelName", engine.served_model_name, _served_name(spec.model.id), "model.id"),
         dtype=dtype,
         kv_cache_dtype=kv_dtype or "auto",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.plan import Plan
 
 
-def template_facts(plan: Plan, model_revision: str) -> dict[str, Any]:
+def template_facts(plan: Plan) -> dict[str, Any]:
     """Return the status blocks that belong to a pod template and are kept with it."""
     sizing, shape = plan.sizing, plan.shape
     capacity = {
@@ -27,7 +27,7 @@ def template_facts(plan: Plan, model_revision: str) -> dict[str, Any]:
         "model": without_empty(
             {
                 "architecture": shape.model_type,
-                "revision": model_revision,
+                "revision": plan.values.revision,
                 "evidence": sizing.evidence,
                 "kvBytesPerToken": {"rank": sizing.kv_bytes_per_token_rank, "all": sizing.kv_bytes_per_token},
                 "blockSize": sizing.block_size_tokens,

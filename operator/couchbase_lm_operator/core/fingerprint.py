@@ -15,7 +15,7 @@ _PREFIX_DIGITS = 16
 
 def digest(value: Any) -> str:
     """Return the SHA-256 of a JSON value in canonical form, as hex digits."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

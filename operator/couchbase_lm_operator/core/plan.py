@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from couchbase_lm_operator.core.engine_container import engine_arguments
 from couchbase_lm_operator.core.fingerprint import key_prefix
 from couchbase_lm_operator.core.model_reading import config_of
 from couchbase_lm_operator.core.pod import grace_times, pod
-from couchbase_lm_operator.core.pod_fields import pod_fields
+from couchbase_lm_operator.core.pod_fields import pod_fields, reads_config_map
 from couchbase_lm_operator.core.pod_inputs import PodInputs
 from couchbase_lm_operator.core.quantity import format_bytes, parse_bytes, parse_seconds
 from couchbase_lm_operator.core.workload import Workload
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _TRANSFER_MODE = "EngineDriven"
 _TRANSFER_REASON = "vLLM copies blocks through shared memory: the LMCache server needs no access to the GPU."
+# What a hub resolves every branch and tag to.
+_COMMIT = re.compile(r"^[0-9a-f]{40}$")
 # Flags that change nothing in the bytes of a rank: the rank is in the key, and ending is not computing.
 _NOT_IN_FINGERPRINT = ("--tensor-parallel-size", "--shutdown-timeout")
 
@@ -103,7 +106,7 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
         url=f"http://{observed.name}.{observed.namespace}.svc:{spec.service.port}/v1",
         pod_fields=pod_fields(spec, config.digest),
         choices=(*values.choices, *_choices(spec, sized, goal, prefix)),
-        warnings=_warnings(spec, sized),
+        warnings=_warnings(spec, values, sized),
     )
 
 
@@ -192,8 +195,9 @@ def _choices(spec: LMCacheCouchbaseSpec, sized: Sizing, goal: CouchbaseGoal, pre
     )
 
 
-def _warnings(spec: LMCacheCouchbaseSpec, sized: Sizing) -> tuple[str, ...]:
+def _warnings(spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing) -> tuple[str, ...]:
     tls = spec.couchbase.tls
+    is_pinned = values.is_path or bool(_COMMIT.match(values.revision))
     found = (
         (
             spec.cache.key_prefix is not None,
@@ -202,6 +206,13 @@ def _warnings(spec: LMCacheCouchbaseSpec, sized: Sizing) -> tuple[str, ...]:
         (
             tls is not None and tls.insecure_skip_verify,
             "spec.couchbase.tls.insecureSkipVerify: anybody can pose as the cluster.",
+        ),
+        (
+            reads_config_map(spec) and not is_pinned,
+            (
+                "spec.model.revision is no commit, and with config.json from a ConfigMap nobody resolves it: when the "
+                "weights behind it change, engines read each other's chunks as their own. Set a commit."
+            ),
         ),
         (
             sized.longest_cacheable_tokens < sized.max_context_tokens,

@@ -44,8 +44,12 @@ def pod_fields(spec: LMCacheCouchbaseSpec, config_digest: str) -> dict[str, Any]
     not: it must not roll pods by itself.
     """
     fields = _without_empty(spec.model_dump(by_alias=True, exclude_defaults=True, exclude=_NOT_OF_THE_POD))
-    is_users = spec.model.config is not None and spec.model.config.config_map_ref is not None
-    return {**fields, "configDigest": config_digest} if is_users else dict(fields)
+    return {**fields, "configDigest": config_digest} if reads_config_map(spec) else dict(fields)
+
+
+def reads_config_map(spec: LMCacheCouchbaseSpec) -> bool:
+    """Say whether config.json comes from a ConfigMap, not from a hub."""
+    return spec.model.config is not None and spec.model.config.config_map_ref is not None
 
 
 def _without_empty(value: Any) -> Any:

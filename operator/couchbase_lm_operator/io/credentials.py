@@ -10,10 +10,11 @@ import base64
 import binascii
 import secrets
 import string
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.children import owner_reference
 from couchbase_lm_operator.core.verdict import Refuse
 from couchbase_lm_operator.io.couchbase.access import Credentials
 
@@ -83,14 +84,6 @@ def value(live: Manifest | None, key: str) -> str:
 def secret_manifest(resource: Manifest, secret_name: str, credentials: Credentials) -> Manifest:
     """Return the Secret as it is written: owned by the resource, so that it goes with it."""
     metadata = resource["metadata"]
-    owner: dict[str, Any] = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -98,7 +91,7 @@ def secret_manifest(resource: Manifest, secret_name: str, credentials: Credentia
             "name": secret_name,
             "namespace": metadata["namespace"],
             "labels": names.child_labels(metadata["name"]),
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_reference(resource)],
         },
         "type": "Opaque",
         "data": {

@@ -17,8 +17,8 @@ import huggingface_hub
 from huggingface_hub import errors
 
 from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, Unread
-from couchbase_lm_operator.io import references
 from couchbase_lm_operator.io.couchbase.addresses import AddressGuard, ForbiddenAddressError, UnresolvedError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ModelHub:
                 etag_timeout=_TIMEOUT_SECONDS,
             )
             text = Path(path).read_text(encoding="utf-8")
-        found = references.model_config(text, _what(model))
+        found = parse_model_config(text, _what(model))
         return replace(found, revision=metadata.commit_hash) if isinstance(found, ModelConfig) else found
 
 

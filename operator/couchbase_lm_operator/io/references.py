@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import json
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, SecretValue, Unread
+from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.errors import ClusterRefusedError
 
 if TYPE_CHECKING:
@@ -57,20 +55,6 @@ async def config_map_text(cluster: Cluster, namespace: str, name: str, key: str,
     if text is None:
         text = _decoded((config_map.get("binaryData") or {}).get(key, ""))
     return str(text) if text else Missing(f"key {key} in ConfigMap {name} of {field}")
-
-
-def model_config(text: str, source: str) -> ModelConfig | MalformedModelConfig:
-    """Return a parsed config.json, or where it is broken."""
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        position = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "it"
-        return MalformedModelConfig(source, f"it is not JSON: see {position}")
-    except RecursionError:
-        return MalformedModelConfig(source, "it is nested too deeply")
-    if not isinstance(content, dict):
-        return MalformedModelConfig(source, "it is JSON, but not an object")
-    return ModelConfig(content, hashlib.sha256(text.encode()).hexdigest(), "", source)
 
 
 def _decoded(value: str) -> str:
