@@ -6,6 +6,7 @@ import secrets
 import shutil
 import subprocess
 import tarfile
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import pytest
@@ -50,7 +51,11 @@ def engine_base(builder: Buildah, tmp_path: Path) -> Iterator[str]:
 
 def test_the_plugin_is_in_the_environment_of_the_base(builder: Buildah, engine_base: str, tmp_path: Path) -> None:
     archive = tmp_path / "engine.tar"
-    builder.build(image("engine"), {"BASE": builder.default_base(), "ENGINE_BASE": engine_base}, archive)
+    engine = replace(image("engine"), reference=engine_base.replace("engine-base", "engine"))
+    try:
+        builder.build(engine, {"BASE": builder.default_base(), "ENGINE_BASE": engine_base}, archive)
+    finally:
+        subprocess.run(["buildah", "rmi", "--force", engine.reference], check=False, capture_output=True)
     files = set().union(*(_files(layer) for layer in _layers(archive)))
     assert "opt/venv/lib/python3.11/site-packages/couchbase-lm-cache.pth" in files
     assert "opt/couchbase-lm-cache/couchbase_lm_cache/l2_adapter.py" in files
