@@ -139,6 +139,40 @@ def test_name_and_type_of_the_bucket_cannot_be_changed_even_by_remove_and_add(
     assert "cannot be changed" in kubectl.refused("replace", "-f", "-", manifest=made)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, {"name": "u"}),
+        ({}, {"name": "u"}),
+        ({"name": "u"}, {}),
+        ({"name": "u"}, None),
+        ({"name": "u"}, {"name": "v"}),
+    ],
+)
+def test_the_name_of_the_user_cannot_be_changed_even_by_remove_and_add(
+    kubectl: Kubectl, before: dict[str, str] | None, after: dict[str, str] | None
+) -> None:
+    made = resource(couchbase={} if before is None else {"user": before})
+    kubectl.ok("create", "-f", "-", manifest=made)
+    made["spec"]["couchbase"].pop("user", None)
+    if after is not None:
+        made["spec"]["couchbase"]["user"] = after
+    assert "user.name cannot be changed" in kubectl.refused("replace", "-f", "-", manifest=made)
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, None), (None, {}), ({"name": "u"}, {"name": "u"})])
+def test_an_unchanged_user_name_keeps_the_rest_changeable(
+    kubectl: Kubectl, before: dict[str, str] | None, after: dict[str, str] | None
+) -> None:
+    made = resource(couchbase={} if before is None else {"user": before})
+    kubectl.ok("create", "-f", "-", manifest=made)
+    made["spec"]["couchbase"].pop("user", None)
+    if after is not None:
+        made["spec"]["couchbase"]["user"] = after
+    made["spec"]["replicas"] = 3
+    kubectl.ok("replace", "-f", "-", manifest=made)
+
+
 def test_other_fields_of_the_bucket_can_be_changed(kubectl: Kubectl) -> None:
     made = resource()
     kubectl.ok("create", "-f", "-", manifest=made)

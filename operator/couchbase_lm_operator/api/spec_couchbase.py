@@ -98,13 +98,16 @@ class BucketSpec(Model):
     )
     reclaim_policy: Literal["Retain", "Delete"] = Field(
         default="Retain",
-        description="Retain keeps bucket and documents when this resource is deleted; Delete removes a bucket that the "
-        "operator created.",
+        description="Retain keeps bucket and documents when this resource is deleted; applied again with the same name "
+        "in the same namespace, it uses them again. Delete removes a bucket that the operator created.",
     )
 
 
 class UserSpec(Model):
-    """The least-privilege user the pods log in as: it reads and writes documents of the collection, nothing else."""
+    """The least-privilege user the pods log in as: it reads and writes documents of the collection, nothing else.
+
+    name cannot be changed later.
+    """
 
     name: str | None = Field(
         default=None,
@@ -136,6 +139,11 @@ class CouchbaseSpec(Model):
                 "(has(self.provisioning) ? self.provisioning : (has(self.adminSecretRef) ? 'RestAPI' : 'External')) "
                 "!= 'RestAPI' || !has(self.credentialsSecretRef)",
                 "credentialsSecretRef is for provisioning External; with RestAPI the operator creates the user",
+            ),
+            rule(
+                "(has(self.user) && has(self.user.name)) == (has(oldSelf.user) && has(oldSelf.user.name)) "
+                "&& (!has(self.user) || !has(self.user.name) || self.user.name == oldSelf.user.name)",
+                "user.name cannot be changed; create a new resource",
             ),
         )
     )
