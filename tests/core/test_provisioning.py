@@ -22,7 +22,13 @@ from couchbase_lm_operator.core.couchbase_state import (
     UserState,
 )
 from couchbase_lm_operator.core.provisioning import Stage, decide, decide_removal
-from couchbase_lm_operator.core.provisioning_steps import CreateBucket, EditBucketQuota, PutUser
+from couchbase_lm_operator.core.provisioning_steps import (
+    CreateBucket,
+    CreateScope,
+    DeleteBucket,
+    EditBucketQuota,
+    PutUser,
+)
 from couchbase_lm_operator.core.provisioning_trouble import StepFailure, StepProblem
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from tests.core.test_bucket_quota import cluster
@@ -31,6 +37,7 @@ from tests.provisioning.arm import BUCKET, MEBIBYTE, USER, bucket_goal, couchbas
 GOAL = couchbase_goal("couchbase://cb", ())
 RECORD = BucketRecord(BUCKET, "c", uuid="b1", created=True, user=USER, user_uuid="u1")
 INTENT = BucketRecord(BUCKET, "c")
+MARKER = ownership.marker_scope(GOAL.ownership_mark, "b1")
 READY = BucketState(
     name=BUCKET,
     uuid="b1",
@@ -41,13 +48,15 @@ READY = BucketState(
     max_ttl_seconds=0,
     node_statuses=("healthy",),
     item_count=7,
-    scopes={"_default": frozenset({"_default"}), "team": frozenset({"demo"})},
+    scopes={"_default": frozenset({"_default"}), "team": frozenset({"demo"}), MARKER: frozenset()},
 )
+UNMARKED = replace(READY, scopes={"team": frozenset({"demo"})})
 FRESH = replace(READY, item_count=0, scopes={"_default": frozenset({"_default"}), "_system": frozenset()})
 ROLES = frozenset({f"data_reader[{BUCKET}:team:demo]", f"data_writer[{BUCKET}:team:demo]"})
 OURS = UserState(USER, ownership.full_mark(GOAL.ownership_mark, "b1", owns_bucket=True), "u1", ROLES)
 PROVEN = LoginState(("cb:11210",), ())
 DONE = replace(cluster(), bucket=READY, user=OURS, login=PROVEN, user_access=UserAccess.GRANTED)
+KEPT = replace(cluster(), bucket=READY)  # what a deleted resource left behind
 
 
 def goal(record: BucketRecord | None = RECORD, **bucket: Any) -> CouchbaseGoal:
@@ -65,7 +74,8 @@ def test_done_writes_nothing_and_changes_no_record() -> None:
     assert decision.record == RECORD
 
 
-KEYSPACE_AND_USER = ["CreateScope", "CreateCollection", "EnsureManifest", "PutUser"]
+THEIRS = ownership.marker_scope(ownership.mark("0123abcd", "team", "other"), "b1")
+KEYSPACE_AND_USER = ["CreateScope", "CreateScope", "CreateCollection", "EnsureManifest", "PutUser"]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +87,15 @@ KEYSPACE_AND_USER = ["CreateScope", "CreateCollection", "EnsureManifest", "PutUs
         (INTENT, replace(cluster(), bucket=replace(FRESH, node_statuses=())), []),
         (INTENT, replace(cluster(), bucket=replace(FRESH, node_statuses=("healthy", "warmup"))), []),
         (INTENT, replace(cluster(), bucket=FRESH), KEYSPACE_AND_USER),
-        (RECORD, replace(DONE, bucket=FRESH), ["CreateScope", "CreateCollection"]),
+        (RECORD, replace(DONE, bucket=FRESH), ["CreateScope", "CreateScope", "CreateCollection"]),
+        (RECORD, replace(DONE, bucket=UNMARKED), ["CreateScope"]),
         (
             RECORD,
-            replace(DONE, bucket=replace(READY, scopes={"team": frozenset()}), user_access=UserAccess.RIGHTS_MISSING),
+            replace(
+                DONE,
+                bucket=replace(READY, scopes={"team": frozenset(), MARKER: frozenset()}),
+                user_access=UserAccess.RIGHTS_MISSING,
+            ),
             ["CreateCollection", "EnsureManifest", "PutUser"],
         ),
         (RECORD, replace(DONE, user=None), ["EnsureManifest", "PutUser"]),
@@ -88,7 +103,9 @@ KEYSPACE_AND_USER = ["CreateScope", "CreateCollection", "EnsureManifest", "PutUs
         (RECORD, replace(DONE, user_access=UserAccess.PASSWORD_REFUSED), ["EnsureManifest", "PutUser"]),
         (RECORD, replace(DONE, user_access=UserAccess.RIGHTS_MISSING), ["EnsureManifest", "PutUser"]),
         (RECORD, replace(DONE, login=None), []),
-        (None, DONE, []),  # status lost: the user's mark knows
+        (None, replace(DONE, bucket=UNMARKED), ["CreateScope"]),  # status lost: the user's mark knows
+        (None, DONE, []),
+        (None, KEPT, ["EnsureManifest", "PutUser"]),  # applied again
     ],
 )
 def test_next_writes(record: BucketRecord | None, seen: CouchbaseState, steps: list[str]) -> None:
@@ -97,7 +114,51 @@ def test_next_writes(record: BucketRecord | None, seen: CouchbaseState, steps: l
 
 def test_without_credentials_everything_but_the_user_is_made() -> None:
     seen = replace(cluster(), bucket=FRESH)
-    assert steps_of(goal(INTENT), seen, credentials_present=False) == ["CreateScope", "CreateCollection"]
+    made = steps_of(goal(INTENT), seen, credentials_present=False)
+    assert made == ["CreateScope", "CreateScope", "CreateCollection"]
+
+
+def test_the_bucket_is_marked_before_anything_else_is_put_into_it() -> None:
+    decision = decide(goal(INTENT), replace(cluster(), bucket=FRESH), credentials_present=True, generation=1)
+    assert decision.steps[0] == CreateScope(BUCKET, "b1", MARKER)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        INTENT,
+        replace(RECORD, cluster_uuid="elsewhere"),
+        replace(RECORD, created=False),  # it used its own kept bucket as Shared
+        replace(RECORD, uuid="b0"),  # status was restored from an older backup
+    ],
+)
+def test_a_marked_bucket_is_ours_whatever_status_and_user_tell(record: BucketRecord | None) -> None:
+    kept = decide(goal(record), KEPT, credentials_present=True, generation=1)
+    assert [type(step).__name__ for step in kept.steps] == ["EnsureManifest", "PutUser"]
+    assert kept.record is not None
+    assert (kept.record.uuid, kept.record.created) == ("b1", True)
+    settled = decide(goal(kept.record), DONE, credentials_present=True, generation=1)
+    assert (settled.steps, settled.verdict) == ((), Proceed())
+    removal = decide_removal(goal(record, reclaim_policy="Delete"), KEPT)
+    assert [type(step) for step in removal.steps] == [DeleteBucket]
+
+
+@pytest.mark.parametrize("management", ["Owned", "Shared"])
+def test_no_resource_makes_a_scope_that_is_named_like_a_marker(management: str) -> None:
+    forging = replace(goal(None, management=management), scope=MARKER)
+    decision = decide(forging, replace(cluster(), bucket=UNMARKED), credentials_present=True, generation=1)
+    assert decision.steps == ()
+    assert isinstance(decision.verdict, Refuse)
+    assert decision.verdict.reason is Reason.KEYSPACE_REFUSED
+    assert "spec.couchbase.scope" in decision.verdict.message
+
+
+def test_a_shared_bucket_is_never_marked() -> None:
+    wanted = goal(None, management="Shared")
+    seen = replace(cluster(), bucket=replace(FRESH, uuid="b9"))
+    decision = decide(wanted, seen, credentials_present=True, generation=1)
+    assert [step.scope for step in decision.steps if isinstance(step, CreateScope)] == ["team"]
 
 
 def test_an_intent_is_recorded_with_the_creation_and_the_uuid_before_anything_else() -> None:
@@ -112,15 +173,18 @@ def test_an_intent_is_recorded_with_the_creation_and_the_uuid_before_anything_el
     ("record", "seen"),
     [
         (None, replace(cluster(), bucket=FRESH)),
-        (INTENT, replace(cluster(), bucket=READY)),
+        (INTENT, replace(cluster(), bucket=UNMARKED)),
+        (INTENT, replace(cluster(), bucket=replace(FRESH, uuid="b2", scopes={MARKER: frozenset()}))),
         (INTENT, replace(cluster(), bucket=replace(FRESH, item_count=1))),
         (INTENT, replace(cluster(), bucket=replace(FRESH, bucket_type="membase"))),
         (INTENT, replace(cluster(), bucket=replace(FRESH, scopes={"their": frozenset()}))),
         (replace(INTENT, cluster_uuid="elsewhere"), replace(cluster(), bucket=FRESH)),
-        (replace(RECORD, uuid="b0"), DONE),
-        (replace(RECORD, created=False), DONE),  # it was shared before
-        (None, replace(DONE, user=replace(OURS, mark=OURS.mark.replace("owns", "uses")))),
-        (None, replace(DONE, user=replace(OURS, mark=OURS.mark.replace("b1", "b0")))),
+        (RECORD, replace(DONE, bucket=replace(READY, uuid="b2"))),  # a copy: the marker is of another UUID
+        (None, replace(cluster(), bucket=replace(READY, scopes={THEIRS: frozenset()}))),
+        (replace(RECORD, uuid="b0"), replace(DONE, bucket=UNMARKED)),
+        (replace(RECORD, created=False), replace(DONE, bucket=UNMARKED)),  # it was shared before
+        (None, replace(DONE, bucket=UNMARKED, user=replace(OURS, mark=OURS.mark.replace("owns", "uses")))),
+        (None, replace(DONE, bucket=UNMARKED, user=replace(OURS, mark=OURS.mark.replace("b1", "b0")))),
     ],
 )
 def test_somebody_elses_bucket(record: BucketRecord | None, seen: CouchbaseState) -> None:
@@ -241,8 +305,13 @@ def test_a_rival_stops_everything() -> None:
         (goal(None, reclaim_policy="Delete"), DONE, ["DeleteBucket", "DeleteUser"]),
         (goal(reclaim_policy="Delete"), replace(DONE, user=None), ["DeleteBucket"]),
         (goal(reclaim_policy="Delete", management="Shared"), DONE, ["DeleteUser"]),
-        (goal(replace(RECORD, uuid="b0"), reclaim_policy="Delete"), DONE, ["DeleteUser"]),
-        (goal(replace(RECORD, cluster_uuid="x"), reclaim_policy="Delete"), replace(DONE, user=None), []),
+        (goal(None), KEPT, []),
+        (goal(replace(RECORD, uuid="b0"), reclaim_policy="Delete"), replace(DONE, bucket=UNMARKED), ["DeleteUser"]),
+        (
+            goal(replace(RECORD, cluster_uuid="x"), reclaim_policy="Delete"),
+            replace(DONE, bucket=UNMARKED, user=None),
+            [],
+        ),
         (goal(reclaim_policy="Delete"), cluster(), []),
         (replace(goal(reclaim_policy="Delete"), provisioning="External"), DONE, []),
     ],

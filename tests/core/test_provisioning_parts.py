@@ -53,6 +53,27 @@ def test_a_mark_is_read_back(uuid: str, *, owns: bool) -> None:
 @given(st.text())
 def test_what_people_write_is_no_mark(text: str) -> None:
     assert ownership.read(text) is None
+    assert not ownership.is_marker_scope(text)
+
+
+_FACTS = st.tuples(st.sampled_from(["c1", "c2"]), st.sampled_from(["a", "b"]), st.sampled_from(["a", "b"]))
+
+
+@given(one=_FACTS, other=_FACTS, uuids=st.tuples(st.sampled_from(["1", "2"]), st.sampled_from(["1", "2"])))
+def test_a_marker_scope_belongs_to_one_resource_and_one_bucket(
+    one: tuple[str, str, str], other: tuple[str, str, str], uuids: tuple[str, str]
+) -> None:
+    first = ownership.marker_scope(ownership.mark(*one), uuids[0])
+    second = ownership.marker_scope(ownership.mark(*other), uuids[1])
+    assert (first == second) is ((one, uuids[0]) == (other, uuids[1]))
+    assert ownership.is_marker_scope(first)
+
+
+@pytest.mark.parametrize(
+    "namespace", ["lmcb-owner-team", "my-lmcb-owner-0123456789abcdef", "lmcb-owner-0123456789abcdeg"]
+)
+def test_a_namespace_may_be_named_almost_like_a_marker(namespace: str) -> None:
+    assert not ownership.is_marker_scope(namespace)
 
 
 @given(

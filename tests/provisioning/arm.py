@@ -95,6 +95,12 @@ class Arm:
         """What status remembers."""
         return bucket_record.from_status(self.status)
 
+    @property
+    def marker_scope(self) -> str:
+        """The scope that marks the recorded bucket as created for this resource."""
+        assert self.record is not None
+        return ownership.marker_scope(self.goal.ownership_mark, self.record.uuid)
+
     def change_bucket(self, **changes: Any) -> None:
         """Edit spec.couchbase.bucket."""
         self.goal = replace(self.goal, bucket=replace(self.goal.bucket, **changes))

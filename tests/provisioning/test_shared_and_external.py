@@ -32,6 +32,7 @@ async def test_a_shared_bucket_gets_scope_collection_and_user_and_keeps_its_sett
         assert emulator.cluster.buckets[BUCKET].settings == settings
         assert arm.record is not None
         assert not arm.record.created
+        assert not any(map(ownership.is_marker_scope, emulator.cluster.buckets[BUCKET].manifest.scopes))
         before = emulator.mutations
         assert await arm.one_pass() == Proceed()
         assert emulator.mutations == before

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from couchbase.auth import PasswordAuthenticator
+from couchbase.cluster import Cluster
+from couchbase.options import ClusterOptions
 
 from couchbase_lm_operator import names, removal
 from tests.reconcile.world import until
@@ -11,7 +17,7 @@ from tests.reconcile.world import until
 if TYPE_CHECKING:
     import pytest
 
-    from tests.reconcile.world import World
+    from tests.reconcile.world import Manifest, World
 
 
 async def _is_gone(world: World) -> bool:
@@ -110,6 +116,46 @@ async def test_a_resource_made_again_takes_its_bucket_back(world: World) -> None
         await world.until_condition("CredentialsReady", "True")
         after = (await world.status())["couchbase"]["bucket"]
     assert (after["name"], after["uuid"]) == (before["name"], before["uuid"])
+
+
+def _write_document(world: World, login: Manifest, bucket: str, keyspace: tuple[str, str]) -> None:
+    """Write one document as an engine does: with the credentials of the Secret."""
+    user, password = (base64.b64decode(login["data"][key]).decode() for key in ("username", "password"))
+    cluster = Cluster.connect(world.couchbase.connection_string, ClusterOptions(PasswordAuthenticator(user, password)))
+    try:
+        scope, collection = keyspace
+        documents = cluster.bucket(bucket).scope(scope).collection(collection)
+        documents.upsert("chunk", {"cached": True}, timeout=timedelta(seconds=10))
+    finally:
+        cluster.close()
+
+
+async def test_a_resource_applied_again_finds_its_kept_documents(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+        before = (await world.status())["couchbase"]
+        bucket, keyspace = before["bucket"], (before["scope"], before["collection"])
+        login = await world.get("Secret", before["secretName"])
+        await asyncio.to_thread(_write_document, world, login, bucket["name"], keyspace)
+        documents = world.couchbase.documents(bucket["name"], *keyspace)
+        assert set(documents) == {b"chunk"}
+
+        await world.delete(names.KIND, "demo")
+
+        async def is_user_gone() -> bool:
+            return not await world.has_user(before["user"])
+
+        await until(is_user_gone)
+        await world.clear_children()
+        await world.serve()
+        after = (await world.status())["couchbase"]["bucket"]
+        assert (after["name"], after["uuid"], after["created"]) == (bucket["name"], bucket["uuid"], True)
+        assert after["userRemovedByOthersCount"] == 0
+        assert world.couchbase.documents(bucket["name"], *keyspace) == documents
+        # the new password is another one, and opens the same collection
+        renewed = await world.get("Secret", before["secretName"])
+        assert renewed["data"]["password"] != login["data"]["password"]
+        await asyncio.to_thread(_write_document, world, renewed, bucket["name"], keyspace)
 
 
 async def test_a_deletion_seen_while_couchbase_is_down_is_finished_later(world: World) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import provisioning_bucket, provisioning_trouble, provisioning_user
+from couchbase_lm_operator.core import ownership, provisioning_bucket, provisioning_trouble, provisioning_user
 from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal, CouchbaseState, CouchbaseTrouble
 from couchbase_lm_operator.core.provisioning_steps import (
     CreateCollection,
@@ -105,7 +105,7 @@ def decide_removal(goal: CouchbaseGoal, seen: CouchbaseState | CouchbaseTrouble 
     if seen.user is not None and provisioning_user.is_ours(goal, seen.user):
         steps.append(DeleteUser(goal.user, seen.user.mark))
     if owned is not None and goal.bucket.reclaim_policy == "Delete" and goal.bucket.management == "Owned":
-        # When only the user's mark tells that the bucket is ours, the user must go last.
+        # When perhaps only the user's mark tells that the bucket is ours, the user must go last.
         is_remembered = record is not None and record.uuid == owned.uuid
         steps.insert(len(steps) if is_remembered else 0, DeleteBucket(goal.bucket.name, owned.uuid))
     if not steps:
@@ -174,6 +174,8 @@ def _provision(
             "bucket, collection and user yourself and set spec.couchbase.provisioning to External.",
         )
         return ProvisioningDecision((), refusal, goal.record, Stage.REACH, facts)
+    if ownership.is_marker_scope(goal.scope):
+        return ProvisioningDecision((), _reserved_scope(goal), goal.record, Stage.BUCKET, facts)
     foreign = provisioning_user.foreign_user(goal, seen)
     if foreign is not None:
         return ProvisioningDecision((), foreign, goal.record, Stage.CREDENTIALS, facts)
@@ -198,9 +200,22 @@ def _provision(
 def _keyspace_steps(goal: CouchbaseGoal, seen: CouchbaseState) -> tuple[Step, ...]:
     assert seen.bucket is not None  # noqa: S101 - the caller asked before
     name, uuid = goal.bucket.name, seen.bucket.uuid
+    steps: list[Step] = []
+    if goal.bucket.management == "Owned" and not provisioning_bucket.is_marked(goal, seen.bucket):
+        # First: from here on the bucket itself tells whose it is.
+        steps.append(CreateScope(name, uuid, ownership.marker_scope(goal.ownership_mark, uuid)))
     collections = seen.bucket.scopes.get(goal.scope)
     if collections is None:
-        return (CreateScope(name, uuid, goal.scope), CreateCollection(name, uuid, goal.scope, goal.collection))
-    if goal.collection not in collections:
-        return (CreateCollection(name, uuid, goal.scope, goal.collection),)
-    return ()
+        steps.append(CreateScope(name, uuid, goal.scope))
+    if collections is None or goal.collection not in collections:
+        steps.append(CreateCollection(name, uuid, goal.scope, goal.collection))
+    return tuple(steps)
+
+
+def _reserved_scope(goal: CouchbaseGoal) -> Refuse:
+    # Otherwise a resource could have the operator mark a foreign bucket, and a second one would own it.
+    return Refuse(
+        Reason.KEYSPACE_REFUSED,
+        f"Scope {goal.scope!r} is named like the scopes by which the operator marks its own buckets: set "
+        "spec.couchbase.scope to another name.",
+    )

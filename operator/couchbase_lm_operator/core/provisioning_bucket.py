@@ -1,7 +1,8 @@
 """The bucket's part of provisioning: whose it is, whether it may be created, what it still lacks. Pure.
 
 Nothing that this resource did not create is ever changed: a bucket is ours only by a recorded UUID, by
-the mark in our own user, or by an intent that status recorded before the bucket came into being.
+its own marker scope, by the mark in our own user, or by an intent that status recorded before the bucket
+came into being.
 """
 
 from __future__ import annotations
@@ -60,20 +61,29 @@ def decide_bucket(goal: CouchbaseGoal, seen: CouchbaseState, generation: int) ->
 
 
 def owned_record(goal: CouchbaseGoal, seen: CouchbaseState, record: BucketRecord | None) -> BucketRecord | None:
-    """Return the record with the UUID of the bucket seen if that bucket is ours, else None."""
+    """Return the record with the UUID of the bucket seen if that bucket is ours, else None.
+
+    The marker scope outweighs a record that says otherwise: it names this very bucket and was put there by us.
+    A record is older when the resource used its own kept bucket as Shared, or when status was restored.
+    """
     bucket = seen.bucket
     if bucket is None:
         return None
-    if record is not None and record.uuid:
-        return record if record.uuid == bucket.uuid and record.created else None
-    if record is not None and _is_untouched(bucket, goal):
-        return replace(record, uuid=bucket.uuid, created=True)
-    mark = ownership.read(seen.user.mark) if seen.user else None
-    if mark == ownership.Ownership(goal.ownership_mark, bucket.uuid, owns_bucket=True):
+    if record is not None and record.created and record.uuid == bucket.uuid:
+        return record
+    knows_uuid = record is not None and bool(record.uuid)
+    if is_marked(goal, bucket) or (not knows_uuid and _is_named_by_user(goal, seen, bucket)):
         # Status was lost. The quota seen now counts as applied: it may have been changed since on purpose.
         fresh = record or BucketRecord(bucket.name, seen.cluster_uuid)
         return replace(fresh, uuid=bucket.uuid, created=True, requested_quota_bytes=goal.bucket.memory_quota_bytes)
+    if record is not None and not knows_uuid and _is_untouched(bucket, goal):
+        return replace(record, uuid=bucket.uuid, created=True)
     return None
+
+
+def is_marked(goal: CouchbaseGoal, bucket: BucketState) -> bool:
+    """Say whether the bucket carries the marker scope of this resource for the bucket's own UUID."""
+    return ownership.marker_scope(goal.ownership_mark, bucket.uuid) in bucket.scopes
 
 
 def size_of(goal: CouchbaseGoal, seen: CouchbaseState) -> BucketSize | None:
@@ -170,6 +180,11 @@ def _present(goal: CouchbaseGoal, seen: CouchbaseState, bucket: BucketState, rec
         wait = Wait(Reason.BUCKET_WARMING_UP, f"The quota of bucket {bucket.name!r} is being changed.", 1.0)
         return BucketPart(record, (edit,), wait, size)
     return BucketPart(record, blocked=_not_ready(bucket), size=size)
+
+
+def _is_named_by_user(goal: CouchbaseGoal, seen: CouchbaseState, bucket: BucketState) -> bool:
+    mark = ownership.read(seen.user.mark) if seen.user else None
+    return mark == ownership.Ownership(goal.ownership_mark, bucket.uuid, owns_bucket=True)
 
 
 def _is_untouched(bucket: BucketState, goal: CouchbaseGoal) -> bool:

@@ -33,7 +33,7 @@ class EditBucketQuota:
 
 @dataclass(frozen=True)
 class CreateScope:
-    """Create the scope; one that exists already is success."""
+    """Create the scope, the cache's or the bucket's marker; one that exists already is success."""
 
     bucket: str
     bucket_uuid: str
