@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from e2e.couchbase_emulator import RunningEmulator
     from e2e.demo.kube import Kube
+    from tests.apiserver import ApiServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -119,6 +123,21 @@ def test_an_upgrade_brings_a_new_field_of_the_crd(release: Release) -> None:
 
         assert ADDED_FIELD in _pod_template_fields(release.kube)
         assert "created" in release.kube.kubectl(*check, stdin=refused)
+
+
+def test_a_definition_that_the_hook_left_behind_is_no_obstacle(
+    apiserver: ApiServer, private: Kube, private_namespace: str, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KUBECONFIG": str(apiserver.kubeconfig)}
+    command = [sys.executable, "-m", "couchbase_lm_operator", "crds", "apply"]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    other = Release(private, private_namespace, tmp_path, chart=_older_chart(tmp_path))
+    try:
+        other.install({"watchNamespaces": [private_namespace], **NO_JOBS})
+        other.uninstall()
+    finally:
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert ADDED_FIELD in _pod_template_fields(private)
 
 
 def test_uninstalling_removes_instances_and_users_but_no_data(release: Release, couchbase: RunningEmulator) -> None:
@@ -273,7 +292,7 @@ def _older_chart(folder: Path) -> Path:
 def _older_definition(kube: Kube) -> Iterator[None]:
     """Put the older CRD in place, where Helm itself would find none to install; the current one comes back."""
     was_there = kube.get("crd", CRD) is not None
-    apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=lmcache-couchbase-operator", "-f", "-")
+    apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", "-")
     kube.kubectl(*apply, stdin=json.dumps(_definition()))
     kube.kubectl(*apply, stdin=json.dumps(_without_added_field(_definition())))
     # a field that another manager owns too would stay

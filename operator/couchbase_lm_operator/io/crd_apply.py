@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator import names
 from couchbase_lm_operator.errors import ClusterBusyError
 from couchbase_lm_operator.io.kube_api import APPLY_PATCH, KubeApi
 
@@ -13,12 +12,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+# Helm 4 applies the files of crds/ at every install under this name and gives up when a field that it would change
+# has another owner: a CRD that an earlier release left behind must not be in the way of the next one.
+HELM_FIELD_MANAGER = "helm"
 _ATTEMPTS = 60
 _POLL_SECONDS = 1.0
 
 
 async def apply_crd(definition: dict[str, Any], kubeconfig: Path | None) -> str:
-    """Apply the CRD under our field manager, wait until it is served, and return its name.
+    """Apply the CRD as Helm would, wait until it is served, and return its name.
 
     Raises:
         SettingsError: the credentials of the API server cannot be read.
@@ -27,7 +29,7 @@ async def apply_crd(definition: dict[str, Any], kubeconfig: Path | None) -> str:
     name = str(definition["metadata"]["name"])
     path = f"{_PATH}/{name}"
     async with KubeApi(kubeconfig) as api:
-        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        query = {"fieldManager": HELM_FIELD_MANAGER, "force": "true"}
         live = await api.request("PATCH", path, query=query, body=definition, content_type=APPLY_PATCH)
         for _ in range(_ATTEMPTS):
             if _is_established(live):
