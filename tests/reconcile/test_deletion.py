@@ -158,6 +158,18 @@ async def test_a_resource_applied_again_finds_its_kept_documents(world: World) -
         await asyncio.to_thread(_write_document, world, renewed, bucket["name"], keyspace)
 
 
+async def test_a_resource_replaced_at_once_takes_its_bucket_back(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+        before = (await world.status())["couchbase"]["bucket"]
+        await world.delete(names.KIND, "demo")
+        await world.clear_children()
+        await world.serve()
+        after = (await world.status())["couchbase"]["bucket"]
+        assert (after["uuid"], after["created"]) == (before["uuid"], True)
+        assert after["userRemovedByOthersCount"] == 0
+
+
 async def test_a_deletion_seen_while_couchbase_is_down_is_finished_later(world: World) -> None:
     async with world.operator():
         await world.serve()
