@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from couchbase.auth import PasswordAuthenticator
+from couchbase.cluster import Cluster
+from couchbase.collection import Collection
+from couchbase.options import ClusterOptions
 
 from e2e.couchbase_emulator.model.documents import Document
 from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
@@ -26,6 +30,7 @@ hypothesis.settings.load_profile("no-deadline")
 
 BUCKET, SCOPE = "cache", "tests"
 USERNAME, PASSWORD = "lmcache", "adapter-password"
+OpenAdapter = Callable[..., "Driver"]
 _numbers = itertools.count()
 
 
@@ -76,6 +81,15 @@ def place(emulator: RunningEmulator) -> Iterator[Place]:
 
 
 @pytest.fixture
+def bucket(place: Place) -> Iterator[Collection]:
+    """The test's collection through the SDK, to look at and change documents."""
+    options = ClusterOptions(PasswordAuthenticator(USERNAME, PASSWORD))
+    cluster = Cluster.connect(place.emulator.connection_string, options)
+    yield cluster.bucket(BUCKET).scope(SCOPE).collection(place.collection)
+    cluster.close()
+
+
+@pytest.fixture
 def l1() -> Iterator[L1Memory]:
     from lmcache_parts import L1Memory
 
@@ -85,7 +99,7 @@ def l1() -> Iterator[L1Memory]:
 
 
 @pytest.fixture
-def open_adapter(place: Place) -> Iterator[Callable[..., Driver]]:
+def open_adapter(place: Place) -> Iterator[OpenAdapter]:
     """Make adapters on the test's collection; parameters override its own."""
     from lmcache_parts import Driver, create_adapter
 
@@ -103,5 +117,5 @@ def open_adapter(place: Place) -> Iterator[Callable[..., Driver]]:
 
 
 @pytest.fixture
-def driver(open_adapter: Callable[..., Driver]) -> Driver:
+def driver(open_adapter: OpenAdapter) -> Driver:
     return open_adapter()

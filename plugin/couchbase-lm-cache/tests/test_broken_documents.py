@@ -1,0 +1,110 @@
+"""Documents that are not what they should be: never a wrong byte, and the object is stored again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import OpenAdapter, Place
+from couchbase.collection import Collection
+from couchbase.options import UpsertOptions
+from couchbase.transcoder import RawBinaryTranscoder
+from lmcache_parts import KIB, MIB, MODEL, Driver, L1Memory, content, keys
+
+KEY_0 = f"{MODEL}@0x01000100@0@{'0' * 64}"
+
+
+def put(bucket: Collection, name: str, value: bytes) -> None:
+    bucket.upsert(name, value, UpsertOptions(transcoder=RawBinaryTranscoder()))
+
+
+def test_a_smaller_or_larger_buffer_stays_empty(driver: Driver, l1: L1Memory) -> None:
+    assert driver.store(keys(2), l1.filled(2 * MIB, 2 * MIB)).is_successful()
+    target = l1.take(2 * MIB - 1, 2 * MIB + 1)
+    assert driver.load(keys(2), target) == [False, False]
+    assert all(content(item) == bytes(item.get_size()) for item in target)
+
+
+def test_a_buffer_of_another_layout_stays_empty(driver: Driver, l1: L1Memory) -> None:
+    import torch
+
+    assert driver.store(keys(1), l1.filled(4 * KIB)).is_successful()
+    same_size = l1.shaped([torch.Size([2, KIB])], [torch.float16])
+    assert driver.load(keys(1), [same_size]) == [False]
+    assert content(same_size) == bytes(4 * KIB)
+
+
+@pytest.mark.parametrize("checksum", ["xxh3", "none"])
+def test_a_missing_shard_is_a_miss_and_the_object_is_stored_again(
+    open_adapter: OpenAdapter, l1: L1Memory, bucket: Collection, checksum: str
+) -> None:
+    driver = open_adapter(checksum=checksum)
+    source, target = l1.filled(3 * MIB, 2 * MIB), l1.take(3 * MIB, 2 * MIB)
+    assert driver.store(keys(2), source).is_successful()
+    bucket.remove(f"{KEY_0}::shard::1")
+    assert driver.load(keys(2), target) == [False, True]
+    assert driver.lookup(keys(2)) == [False, True]
+    assert driver.store(keys(2), source).is_successful()
+    target = l1.take(3 * MIB, 2 * MIB)
+    assert driver.load(keys(2), target) == [True, True]
+    assert content(target[0]) == content(source[0])
+
+
+def test_a_changed_byte_is_a_miss_and_the_object_is_stored_again(
+    driver: Driver, l1: L1Memory, bucket: Collection, place: Place
+) -> None:
+    source, target = l1.filled(2 * MIB), l1.take(2 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    value = bytearray(place.documents()[f"{KEY_0}::shard::1"].value)
+    value[12345] ^= 1
+    put(bucket, f"{KEY_0}::shard::1", bytes(value))
+    assert driver.load(keys(1), target) == [False]
+    assert content(target[0])[MIB:] == bytes(MIB)
+    assert driver.store(keys(1), source).bytes_transferred() == 2 * MIB
+    assert driver.load(keys(1), target) == [True]
+
+
+def test_a_byte_changed_on_the_way_is_a_miss(driver: Driver, l1: L1Memory, place: Place) -> None:
+    source, target = l1.filled(4 * MIB), l1.take(4 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    place.emulator.faults.corrupt_values = -1
+    assert driver.load(keys(1), target) == [False]
+
+
+@pytest.mark.parametrize("length", [0, 1, MIB - 1, MIB + 1])
+@pytest.mark.parametrize("checksum", ["xxh3", "none"])
+def test_a_shard_of_another_length_is_a_miss(
+    open_adapter: OpenAdapter, l1: L1Memory, bucket: Collection, length: int, checksum: str
+) -> None:
+    driver = open_adapter(checksum=checksum)
+    assert driver.store(keys(1), l1.filled(3 * MIB)).is_successful()
+    put(bucket, f"{KEY_0}::shard::1", b"x" * length)
+    target = l1.take(3 * MIB)
+    assert driver.load(keys(1), target) == [False]
+
+
+def test_shards_without_a_manifest_are_a_miss(driver: Driver, l1: L1Memory, bucket: Collection) -> None:
+    assert driver.store(keys(1), l1.filled(2 * MIB)).is_successful()
+    bucket.remove(KEY_0)
+    assert driver.lookup(keys(1)) == [False]
+    assert driver.load(keys(1), l1.take(2 * MIB)) == [False]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {},
+        [],
+        "text",
+        {"lmcache_shards": 2, "bytes": 2 * MIB, "xxh3": ["0"], "layout": "x"},
+        {"lmcache_shards": 10**9, "bytes": 2 * MIB},
+        {"lmcache_shards": 2, "bytes": -1},
+    ],
+)
+def test_a_document_that_is_no_manifest_is_a_miss(
+    driver: Driver, l1: L1Memory, bucket: Collection, manifest: Any
+) -> None:
+    bucket.upsert(KEY_0, manifest)
+    target = l1.take(2 * MIB)
+    assert driver.load(keys(1), target) == [False]
+    assert content(target[0]) == bytes(2 * MIB)

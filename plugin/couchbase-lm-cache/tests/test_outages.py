@@ -1,0 +1,144 @@
+"""A server that is slow, full or gone: every task ends in time, and everything comes back by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import BUCKET, SCOPE, OpenAdapter, Place, prepare
+from lmcache_parts import KIB, MIB, Driver, L1Memory, content, key, keys
+from observing import is_healthy, wait_until
+
+from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+
+
+@pytest.fixture
+def own_emulator() -> Iterator[RunningEmulator]:
+    """An emulator that a test may kill."""
+    with running_emulator() as emulator:
+        prepare(emulator)
+        yield emulator
+
+
+@pytest.fixture
+def own_place(own_emulator: RunningEmulator) -> Place:
+    own_emulator.create_collection(BUCKET, SCOPE, "own")
+    return Place(own_emulator, "own")
+
+
+def test_a_server_that_is_full_for_a_moment_gets_the_store_later(driver: Driver, l1: L1Memory, place: Place) -> None:
+    place.emulator.faults.tmpfail = 3
+    source, target = l1.filled(3 * MIB), l1.take(3 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    assert driver.load(keys(1), target) == [True]
+
+
+def test_a_server_that_stays_full_fails_the_store_by_its_deadline(
+    open_adapter: OpenAdapter, l1: L1Memory, place: Place
+) -> None:
+    driver = open_adapter(task_deadline_seconds=0.5, kv_timeout_seconds=0.2)
+    place.emulator.faults.tmpfail = -1
+    begun = time.monotonic()
+    assert not driver.store(keys(1), l1.filled(3 * MIB)).is_successful()
+    assert time.monotonic() - begun < 4
+    place.emulator.faults.clear()
+    assert driver.lookup(keys(1)) == [False], "a store that failed has published something"
+
+
+def test_a_map_that_moved_is_followed(driver: Driver, l1: L1Memory, place: Place) -> None:
+    place.emulator.faults.not_my_vbucket = 3
+    source, target = l1.filled(3 * MIB), l1.take(3 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    place.emulator.faults.not_my_vbucket = 3
+    assert driver.load(keys(1), target) == [True]
+    assert content(target[0]) == content(source[0])
+
+
+def test_hung_loads_all_end_by_their_deadline(open_adapter: OpenAdapter, l1: L1Memory, place: Place) -> None:
+    """More of them than LMCache has in flight at once (8), and more than there are threads."""
+    driver = open_adapter(task_deadline_seconds=1.0, kv_timeout_seconds=1.0, max_workers=2)
+    source = l1.filled(*[MIB] * 12)
+    assert driver.store(keys(12), source).is_successful()
+    place.emulator.faults.drop = -1
+    begun = time.monotonic()
+    targets = l1.take(*[MIB] * 12)
+    tasks = [driver.adapter.submit_load_task([key(n)], [targets[n]]) for n in range(12)]
+    lookup = driver.adapter.submit_lookup_and_lock_task(keys(12), {})
+    assert time.monotonic() - begun < 0.5, "submitting must not block"
+    assert [driver.loaded(task, 1) for task in tasks] == [[False]] * 12
+    assert driver.looked_up(lookup, 12) == [False] * 12
+    assert time.monotonic() - begun < 3
+    assert all(content(item) == bytes(MIB) for item in targets)
+
+
+def test_no_byte_arrives_after_the_deadline(open_adapter: OpenAdapter, l1: L1Memory, place: Place) -> None:
+    driver = open_adapter(task_deadline_seconds=0.5, kv_timeout_seconds=0.5)
+    assert driver.store(keys(1), l1.filled(2 * MIB)).is_successful()
+    place.emulator.faults.slow_seconds = 0.4
+    target = l1.take(2 * MIB)
+    assert driver.load(keys(1), target) == [False]
+    reused = bytes([7]) * (2 * MIB)
+    target[0].byte_array.cast("B")[:] = reused
+    place.emulator.faults.clear()
+    # Work that was under way has ended when a later task got through.
+    assert driver.load([key(5)], l1.take(KIB)) == [False]
+    assert content(target[0]) == reused
+
+
+def test_calls_cut_short_by_a_deadline_are_not_taken_for_an_outage(
+    open_adapter: OpenAdapter, l1: L1Memory, place: Place
+) -> None:
+    driver = open_adapter(task_deadline_seconds=0.5, kv_timeout_seconds=0.5)
+    assert driver.store(keys(6), l1.filled(*[MIB] * 6)).is_successful()
+    # Slower than what the load has left for its second calls, faster than a call's own limit.
+    place.emulator.faults.slow_seconds = 0.35
+    assert driver.load(keys(6), l1.take(*[MIB] * 6)) == [False] * 6
+    assert driver.lookup(keys(6)) == [True] * 6
+    assert driver.adapter.report_status()["connection_state"] == "ready"
+
+
+def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, l1: L1Memory) -> None:
+    from lmcache_parts import create_adapter
+
+    settings = {"task_deadline_seconds": 3.0, "kv_timeout_seconds": 1.0}
+    driver = Driver(create_adapter(own_place.params | settings))
+    source, target = l1.filled(*[8 * MIB] * 4), l1.take(*[8 * MIB] * 4)
+    assert driver.store(keys(4), source).is_successful()
+    own_place.emulator.faults.slow_seconds = 0.2
+    task = driver.adapter.submit_load_task(keys(4), target)
+    own_place.emulator.faults.kill_node(0)
+    for bit, item, original in zip(driver.loaded(task, 4), target, source, strict=True):
+        assert not bit or content(item) == content(original)
+    # Once the outage is noticed, requests lose no time on it.
+    wait_until(lambda: not is_healthy(driver), "noticing the outage")
+    begun = time.monotonic()
+    assert driver.lookup(keys(4)) == [False] * 4
+    assert not driver.store(keys(1), source[:1]).is_successful()
+    assert time.monotonic() - begun < 0.5
+    own_place.emulator.faults.clear()
+    own_place.emulator.faults.revive_node(0)
+    wait_until(lambda: is_healthy(driver), "recovery")
+    assert driver.store([key(9)], source[:1]).is_successful()
+    driver.adapter.close()
+
+
+def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory) -> None:
+    from lmcache_parts import create_adapter
+
+    with running_emulator(nodes=3) as emulator:
+        prepare(emulator)
+        emulator.create_collection(BUCKET, SCOPE, "three")
+        params = Place(emulator, "three").params
+        driver = Driver(create_adapter(params | {"kv_timeout_seconds": 1.0, "task_deadline_seconds": 5.0}))
+        source, target = l1.filled(*[KIB] * 60), l1.take(*[KIB] * 60)
+        assert driver.store(keys(60), source).is_successful()
+        assert driver.load(keys(60), target) == [True] * 60
+        emulator.faults.kill_node(2)
+        wait_until(lambda: not is_healthy(driver), "noticing the node")
+        assert driver.adapter.report_status()["connection_state"] == "ready"
+        found = driver.lookup(keys(60))
+        assert 0 < sum(found) < 60
+        emulator.faults.revive_node(2)
+        wait_until(lambda: is_healthy(driver), "recovery")
+        driver.adapter.close()
