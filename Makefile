@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env env-engine demo demo-down test test-fast check generate lock cluster cluster-down images conformance bench
+.PHONY: help env env-engine demo demo-down test test-fast check generate lock cluster cluster-down images conformance
 .DEFAULT_GOAL := help
 
 help: ## list the targets
