@@ -64,3 +64,29 @@ async def test_tls_is_verified_with_a_given_ca(world: World, tmp_path: Path, kin
             await world.edit(spec={"couchbase": {"tls": {kind: {"name": "ca", "key": "ca.crt"}}}})
             await world.until_condition("CredentialsReady", "True")
             await until(lambda: world.cluster.get("Deployment", world.namespace, "demo"))
+
+
+async def test_a_missing_ca_is_waited_for_and_picked_up(world: World, tmp_path: Path) -> None:
+    with running_emulator(memory_quota_mib=1024, tls=True, tls_dir=tmp_path) as emulator:
+        assert emulator.ca_path is not None
+        assert emulator.tls_connection_string is not None
+        world.couchbase = emulator
+        await world.set_admin_secret()
+        async with world.operator():
+            created = await world.create(
+                couchbase__connectionString=emulator.tls_connection_string,
+                couchbase__managementEndpoints=emulator.tls_management_urls,
+                couchbase__tls={"caConfigMapRef": {"name": "later", "key": "ca.crt"}},
+            )
+            found = await world.until_condition("Ready", "False", "ConfigMapMissing")
+            assert "spec.couchbase.tls.caConfigMapRef" in found["message"]
+            await world.write_config_map("later", {"another.crt": "x"})
+
+            async def is_key_named() -> bool:
+                return "key ca.crt" in (await world.condition("Ready"))["message"]
+
+            await until(is_key_named)
+            await world.write_config_map("later", {"ca.crt": emulator.ca_path.read_text()})
+            await world.until_condition("CredentialsReady", "True")
+        live = await world.get("LMCacheCouchbase", "demo")
+        assert live["metadata"]["generation"] == created["metadata"]["generation"]

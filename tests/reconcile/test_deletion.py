@@ -7,16 +7,16 @@ import base64
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from couchbase.auth import PasswordAuthenticator
 from couchbase.cluster import Cluster
 from couchbase.options import ClusterOptions
 
 from couchbase_lm_operator import names, removal
+from couchbase_lm_operator.errors import ClusterConflictError
 from tests.reconcile.world import until
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.reconcile.world import Manifest, World
 
 
@@ -55,6 +55,14 @@ async def test_delete_removes_our_bucket_and_user_before_the_resource_goes(world
         await until(lambda: _is_gone(world))
         assert not await world.has_bucket(status["bucket"]["name"])
         assert not await world.has_user(status["user"])
+
+
+async def test_a_finalizer_is_never_put_on_a_resource_that_changed_since_it_was_read(world: World) -> None:
+    read = await world.create()
+    await world.edit(spec={"replicas": 3})
+    with pytest.raises(ClusterConflictError):
+        await world.cluster.set_finalizers(read, [names.FINALIZER])
+    assert (await world.get(names.KIND, "demo"))["metadata"].get("finalizers") is None
 
 
 async def test_delete_waits_for_an_operator(world: World) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.errors import ClusterConflictError, ClusterGoneError
+from couchbase_lm_operator.errors import ClusterConflictError, ClusterGoneError, ClusterRefusedError
 from couchbase_lm_operator.io.kube_api import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import Manifest
 
 _PAGE_SIZE = 500
+# The API server's answer to a JSON patch whose "test" does not hold.
+_FAILED_TEST = 422
 
 
 @dataclass(frozen=True)
@@ -126,4 +128,9 @@ class Cluster:
         ]
         path = KINDS[names.KIND].path(metadata["namespace"], metadata["name"])
         query = {"fieldManager": names.FIELD_MANAGER}
-        return await self.api.request("PATCH", path, query=query, body=body, content_type=JSON_PATCH)
+        try:
+            return await self.api.request("PATCH", path, query=query, body=body, content_type=JSON_PATCH)
+        except ClusterRefusedError as error:
+            if error.status != _FAILED_TEST:
+                raise
+            raise ClusterConflictError(error.what, error.status, error.reason, error.message) from error
