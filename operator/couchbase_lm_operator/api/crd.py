@@ -1,12 +1,7 @@
-"""From the models to the CRD and to the schema of the chart's ``instances``. Pure.
-
-``python -m couchbase_lm_operator.api.crd --check | --write`` compares or writes the generated copies.
-"""
+"""From the models to the CRD and to the schema of the chart's ``instances``. Pure."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,9 +12,6 @@ from couchbase_lm_operator import names
 from couchbase_lm_operator.api import v1alpha1
 
 Schema = dict[str, Any]
-
-FILE_NAME = f"{names.PLURAL}.{names.GROUP}.yaml"
-COPIES = (Path("crds"), Path("charts/lmcache-couchbase/crds"))
 
 
 def crd() -> Schema:
@@ -83,24 +75,3 @@ def _closed(schema: Schema) -> Schema:
     if "items" in result:
         result["items"] = _closed(result["items"])
     return result
-
-
-def main(arguments: list[str]) -> int:
-    """Compare (``--check``) or write (``--write``) the generated copies below the current directory."""
-    text = crd_yaml()
-    stale = 0
-    for folder in COPIES:
-        path = folder / FILE_NAME
-        if arguments == ["--write"]:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-            sys.stderr.write(
-                f"{path} is not what the models say: run python -m couchbase_lm_operator.api.crd --write\n"
-            )
-            stale += 1
-    return 1 if stale else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
