@@ -139,13 +139,28 @@ async def test_what_is_no_config_is_told(hub: Hub, body: bytes) -> None:
     assert isinstance(await ModelHub().config(model(hub)), MalformedModelConfig)
 
 
-async def test_a_dead_hub_and_one_that_comes_back() -> None:
+async def test_a_dead_hub_is_told() -> None:
     with running_hub() as hub:
         pass
-    models = ModelHub()
-    found = await models.config(model(hub))
+    found = await ModelHub().config(model(hub))
     assert isinstance(found, Unread)
     assert "does not answer" in found.detail
+
+
+async def test_what_a_branch_led_to_last_stands_while_the_hub_is_out_of_order(hub: Hub) -> None:
+    models = ModelHub()
+    hub.status = 503
+    assert isinstance(await models.config(model(hub)), Unread)
+    hub.status = 200
+    found = await models.config(model(hub))
+    assert isinstance(found, ModelConfig)
+    hub.status = 503
+    assert await models.config(model(hub)) == found
+    # who did not read it before does not get it now
+    for stranger in (model(hub, token=TOKEN), model(hub, revision="other"), model(hub, model_id="org/other")):
+        assert isinstance(await models.config(stranger), Unread)
+    hub.status, hub.error_code = 404, "RevisionNotFound"
+    assert isinstance(await models.config(model(hub)), Missing)
 
 
 @pytest.mark.parametrize(

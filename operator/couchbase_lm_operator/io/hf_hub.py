@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import huggingface_hub
@@ -32,6 +32,7 @@ _CACHED_CONFIGS = 64
 # The error root of the HTTP library that the hub client happens to use: httpx or httpx2, by its version.
 _TransportError: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
 
+_Key = TypeVar("_Key")
 Found = ModelConfig | MalformedModelConfig | Missing | Unread
 
 
@@ -46,26 +47,29 @@ class HubModel:
 
 
 class ModelHub:
-    """Reads configs; those of a commit never change and are kept in memory."""
+    """Reads configs. Those of a commit never change and are kept in memory.
+
+    What a branch led to last stands while the hub cannot be asked; the same token must have read it.
+    """
 
     def __init__(self, guard: AddressGuard | None = None) -> None:
         self._guard = guard or AddressGuard()
         self._known: dict[tuple[str, str, str], ModelConfig] = {}
+        self._latest: dict[HubModel, ModelConfig] = {}
 
     async def config(self, model: HubModel) -> Found:
         """Return the config, or why there is none."""
         known = self._known.get((model.endpoint, model.model_id, model.revision))
         if known is not None:
             return known
-        refusal = await self._refusal(model)
-        if refusal is not None:
-            return refusal
-        found = await asyncio.to_thread(_translated, lambda: self._fetch(model), model)
+        found: Found | None = await self._refusal(model)
+        if found is None:
+            found = await asyncio.to_thread(_translated, lambda: self._fetch(model), model)
         if isinstance(found, ModelConfig):
-            while len(self._known) >= _CACHED_CONFIGS:
-                self._known.pop(next(iter(self._known)))
-            self._known[model.endpoint, model.model_id, found.revision] = found
-        return found
+            _keep(self._known, (model.endpoint, model.model_id, found.revision), found)
+            _keep(self._latest, model, found)
+        # An outage of the hub must neither stop scaling nor make a resource that serves not Ready.
+        return self._latest.get(model, found) if isinstance(found, Unread) else found
 
     async def _refusal(self, model: HubModel) -> Unread | None:
         parts = urlsplit(model.endpoint)
@@ -107,6 +111,14 @@ class ModelHub:
             text = Path(path).read_text(encoding="utf-8")
         found = parse_model_config(text, _what(model))
         return replace(found, revision=metadata.commit_hash) if isinstance(found, ModelConfig) else found
+
+
+def _keep(kept: dict[_Key, ModelConfig], key: _Key, config: ModelConfig) -> None:
+    """Put a config last, and let the one that was put longest ago go when there are many."""
+    kept.pop(key, None)
+    while len(kept) >= _CACHED_CONFIGS:
+        kept.pop(next(iter(kept)))
+    kept[key] = config
 
 
 def _translated(fetch: Callable[[], Found], model: HubModel) -> Found:
