@@ -95,7 +95,10 @@ def down() -> None:
     """Remove exactly what ``up`` made, by its record."""
     made = stack.Made.load()
     if made.kubeconfig and Path(made.kubeconfig).exists() and (made.namespaces or made.crd):
-        stack.take_down(Kube(Path(made.kubeconfig)), stack.PLACE, made)
+        kube = Kube(Path(made.kubeconfig))
+        stack.take_down(kube, stack.PLACE, made)
+        if kept := stack.leftovers(kube, stack.PLACE):
+            raise DemoError(f"still there: {', '.join(kept)}")
     if made.started_node:
         lifecycle.down()
     made.forget()

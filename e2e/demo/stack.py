@@ -155,3 +155,15 @@ def take_down(kube: Kube, place: Place, made: Made) -> None:
             kube.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout=180s", timeout_seconds=200)
     if made.crd:
         kube.kubectl("delete", "crd", f"{names.PLURAL}.{names.GROUP}", "--ignore-not-found", "--timeout=60s")
+
+
+def leftovers(kube: Kube, place: Place) -> list[str]:
+    """Return what of an installation that was taken down is still there, in namespaces and beside them."""
+    kept = [f"namespace/{name}" for name in place.all if kube.get("namespace", name)]
+    kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+    listed = kube.get(kinds) or {"items": []}
+    owner = "meta.helm.sh/release-namespace"
+    of_release = [
+        item for item in listed["items"] if item["metadata"].get("annotations", {}).get(owner) == place.system
+    ]
+    return kept + [f"{item['kind']}/{item['metadata']['name']}" for item in of_release]

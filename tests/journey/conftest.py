@@ -67,6 +67,7 @@ def session_installation() -> Iterator[Installation]:
     kube = Kube(paths.kubeconfig())
     made = stack.Made(namespaces=list(PLACE.all))
     stack.take_down(kube, PLACE, made)
+    assert not stack.leftovers(kube, PLACE)
     images = registry.load_locally()
     stack.make_namespaces(kube, PLACE, made)
     password = stack.admin_password(kube, PLACE)
@@ -77,6 +78,7 @@ def session_installation() -> Iterator[Installation]:
     live = stack.wait_until_ready(kube, PLACE, name)
     yield Installation(kube, PLACE, Workload(kube, PLACE.name, name), password, stack.served_model(live))
     stack.take_down(kube, PLACE, made)
+    assert not stack.leftovers(kube, PLACE)
 
 
 @pytest.fixture
