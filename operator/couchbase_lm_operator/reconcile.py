@@ -101,11 +101,12 @@ class Reconciler:
 
     async def _progress(self, writer: StatusWriter, memory: Memory) -> Progress:
         raw = writer.resource.get("spec") or {}
-        memory.references = await self._reference_versions(writer.resource)
         try:
             spec = LMCacheCouchbaseSpec.model_validate(raw)
         except ValidationError as error:
+            memory.references = {}  # the names in it may be none; only another spec helps
             return _unplanned(await self.gatherer.bare(writer.resource), _invalid(error), memory)
+        memory.references = await self._reference_versions(writer.resource)
         if spec.suspend:
             return _unplanned(await self.gatherer.bare(writer.resource), Proceed(), memory, is_suspended=True)
         couchbase = spec.couchbase

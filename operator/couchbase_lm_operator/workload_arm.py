@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_REFUSED = {
+    "Deployment": (
+        Reason.POD_TEMPLATE_INVALID,
+        "The API server refuses the rendered pods; correct what spec.podTemplate, engine, cache or accelerator adds",
+    ),
+    "Service": (Reason.SERVICE_INVALID, "The API server refuses the Service; correct spec.service"),
+}
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -68,8 +76,8 @@ async def run(
     others = [each for each in manifests if each is not deployment]
     wanted = [children.adopted(each, observed.resource) for each in (pin.record, *others, pinned)]
     due = [(each, why) for each in wanted if (why := children.difference(each, live.get(children.key(each))))]
-    if any(each["kind"] == "Deployment" for each, _ in due):
-        refusal = await _dry_run(cluster, wanted[-1])
+    for manifest, _ in due:
+        refusal = await _dry_run(cluster, manifest)
         if refusal is not None:
             return Applied(refusal, None, before)
     after = before
@@ -86,13 +94,16 @@ async def run(
     return Applied(Proceed(), pin, after)
 
 
-async def _dry_run(cluster: Cluster, deployment: Manifest) -> Refuse | None:
-    """Ask the API server whether it would take the pod template, before anything is changed."""
+async def _dry_run(cluster: Cluster, manifest: Manifest) -> Refuse | None:
+    """Ask the API server whether it would take what users' fields shape, before anything is changed."""
+    refused = _REFUSED.get(manifest["kind"])
+    if refused is None:
+        return None
+    reason, told = refused
     try:
-        await cluster.apply(deployment, dry_run=True)
+        await cluster.apply(manifest, dry_run=True)
     except ClusterRefusedError as error:
         if error.status == 403 and "is forbidden: User" in error.message:
             raise  # the operator's own rights: not the resource's fault
-        told = f"The API server refuses the rendered pods; correct spec.podTemplate or spec.engine: {error.message}"
-        return Refuse(Reason.POD_TEMPLATE_INVALID, told)
+        return Refuse(reason, f"{told}: {error.message}")
     return None

@@ -9,13 +9,22 @@ from couchbase_lm_operator.core.quantity import format_bytes, parse_bytes, parse
 
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
-    [("1Mi", 1 << 20), ("1.5Gi", 3 << 29), ("100M", 100_000_000), ("1k", 1000), ("123", 123), ("1500m", 2), ("0", 0)],
+    [
+        ("1Mi", 1 << 20),
+        ("1.5Gi", 3 << 29),
+        ("100M", 100_000_000),
+        ("1k", 1000),
+        ("123", 123),
+        ("1500m", 2),
+        ("0", 0),
+        ("1e9", 10**9),
+    ],
 )
 def test_quantities_are_bytes(text: str, size_bytes: int) -> None:
     assert parse_bytes(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1mi", "1 Gi", "Gi", "1e3x", "NaN", "1GiB"])
+@pytest.mark.parametrize("text", ["", "-1", "1mi", "1 Gi", "Gi", "1e3x", "e3", "1e999", "NaN", "1GiB"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)

@@ -223,3 +223,15 @@ async def test_suspended_means_no_change_and_an_observed_generation(world: World
         await world.edit(spec={"suspend": False})
         await world.until_condition("Suspended", "absent")
         assert (await world.get("Deployment", "demo"))["spec"]["replicas"] == 6
+
+
+async def test_a_service_that_the_api_server_refuses_names_its_field_and_changes_nothing(world: World) -> None:
+    async with world.operator():
+        await world.create(service__annotations={"no key!": "x"})
+        found = await world.until_condition("Ready", "False", "ServiceInvalid")
+        assert "spec.service" in found["message"]
+        assert (await world.condition("Stalled"))["status"] == "True"
+        assert await world.cluster.get("Deployment", world.namespace, "demo") is None
+        await world.edit(spec={"service": {"annotations": {"no key!": None}}})
+        await world.until_condition("CredentialsReady", "True")
+        await until(lambda: world.cluster.get("Deployment", world.namespace, "demo"))

@@ -51,6 +51,7 @@ class Reason(StrEnum):
     WORKLOAD_SCALED_TO_ZERO = "WorkloadScaledToZero", "No replicas are wanted."
     WORKLOAD_NOT_RENDERED = "WorkloadNotRendered", "There is no workload yet, as the specification cannot be planned."
     POD_TEMPLATE_INVALID = "PodTemplateInvalid", "The API server refuses the pod template; the message names the field."
+    SERVICE_INVALID = "ServiceInvalid", "The API server refuses the Service; the message names the field."
     CHILD_NOT_OURS = "ChildNotOurs", "An object of a name the operator needs belongs to somebody else."
     ROLLOUT_PENDING = "RolloutPending", "A new pod template waits for spec.rollout.approve."
 

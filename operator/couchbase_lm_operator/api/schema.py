@@ -40,13 +40,31 @@ LIST_SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
 LIST_ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 
 _QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-_DURATION_PATTERN = r"^(0|([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?)$"
+_DURATION_PATTERN = r"^(0|([0-9]{1,6}d)?([0-9]{1,8}h)?([0-9]{1,9}m)?([0-9]{1,10}s)?)$"
+# RFC 1123, as the API server has it. More than tidiness: the operator asks for objects by these names, with rights
+# on every namespace, so a name must never be able to become a path.
+_OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
-ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=_OBJECT_NAME_PATTERN)]
 KeyName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 ShortText = Annotated[str, Field(max_length=128)]
 Argument = Annotated[str, Field(max_length=4096)]
-Bytes = Annotated[str, Field(min_length=1, max_length=32, pattern=_QUANTITY_PATTERN)]
+MAX_BYTES_TEXT = "1Pi"
+"""The largest size that a field takes: whatever is multiplied from it still fits the API's 64-bit integers."""
+Bytes = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=32,
+        pattern=_QUANTITY_PATTERN,
+        json_schema_extra=rules(
+            rule(
+                f"quantity(self).compareTo(quantity('{MAX_BYTES_TEXT}')) <= 0",
+                f"a size is at most {MAX_BYTES_TEXT}",
+            )
+        ),
+    ),
+]
 """A size as a Kubernetes quantity, for example ``512Mi``."""
 Duration = Annotated[str, Field(min_length=1, max_length=32, pattern=_DURATION_PATTERN)]
 """A time span, for example ``24h``, ``1d12h`` or ``0``."""

@@ -58,9 +58,9 @@ class PodTemplateSpec(Model):
     service_account_name: ObjectName | None = Field(
         default=None, description="ServiceAccount of the pods. Its token is not mounted."
     )
-    run_as_user: int = Field(default=10001, ge=1, le=4_294_967_294, description="User id of all containers.")
+    run_as_user: int = Field(default=10001, ge=1, le=2_147_483_647, description="User id of all containers.")
     fs_group: int | None = Field(
-        default=None, ge=1, le=4_294_967_294, description="Group id of the volumes; absent: the same as runAsUser."
+        default=None, ge=1, le=2_147_483_647, description="Group id of the volumes; absent: the same as runAsUser."
     )
     volumes: list[NamedPart] = Field(
         default_factory=list,

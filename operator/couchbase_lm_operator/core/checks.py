@@ -6,22 +6,17 @@ itself is waited for; both are judged anew in every pass, so that no restart is 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import flags
-from couchbase_lm_operator.core.chunking import MAX_SHARD_BYTES
 from couchbase_lm_operator.core.model_reading import reading_verdict
 from couchbase_lm_operator.core.observed import Missing, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.pod_checks import refused_pod_template
-from couchbase_lm_operator.core.quantity import MIB, parse_bytes
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.spec_bounds import refused_bounds
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
-
-_ROLLOUT_STEP = re.compile(r"^[0-9]{1,4}%?$")
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
@@ -54,31 +49,8 @@ def check_spec(spec: LMCacheCouchbaseSpec, defaults: Defaults) -> Refuse | None:
         or flags.refused_env(cache.env, "spec.cache.env", is_sidecar=True)
         or flags.refused_adapter_param(cache.adapter_params or {}, "spec.cache.adapterParams")
         or refused_pod_template(spec.pod_template, allow_host_path=defaults.allow_host_path)
-        or _refused_sizes(spec)
-        or _refused_rollout(spec)
+        or refused_bounds(spec)
     )
-
-
-def _refused_sizes(spec: LMCacheCouchbaseSpec) -> Refuse | None:
-    shard = spec.cache.shard_size
-    if shard is not None and not MIB // 1024 <= parse_bytes(shard) <= MAX_SHARD_BYTES:
-        return Refuse(Reason.INVALID_SPEC, f"spec.cache.shardSize {shard} must be from 1Ki to 16Mi.")
-    if spec.engine.startup_timeout == "0":
-        return Refuse(Reason.INVALID_SPEC, "spec.engine.startupTimeout 0 leaves no time to load: use for example 30m.")
-    return None
-
-
-def _refused_rollout(spec: LMCacheCouchbaseSpec) -> Refuse | None:
-    rollout = spec.rollout
-    for field, value in (("maxSurge", rollout.max_surge), ("maxUnavailable", rollout.max_unavailable)):
-        if not _ROLLOUT_STEP.match(str(value)) or (isinstance(value, str) and not value.endswith("%")):
-            return Refuse(Reason.INVALID_SPEC, f"spec.rollout.{field} {value!r} is neither a number nor a percentage.")
-    if {str(rollout.max_surge).rstrip("%"), str(rollout.max_unavailable).rstrip("%")} == {"0"}:
-        return Refuse(
-            Reason.INVALID_SPEC,
-            "spec.rollout: maxSurge and maxUnavailable are both 0: no pod could be replaced.",
-        )
-    return None
 
 
 def _references(spec: LMCacheCouchbaseSpec, observed: Observed) -> Verdict:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import pod_paths
 from couchbase_lm_operator.core.engine_container import ENGINE_PORT, engine_arguments, engine_container
 from couchbase_lm_operator.core.plugin_containers import plugin_containers
 from couchbase_lm_operator.core.pod_script import pod_script
 from couchbase_lm_operator.core.quantity import format_bytes, parse_seconds
-from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sidecar_container import sidecar_container
 from couchbase_lm_operator.core.workload import Part, Pod
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.pod_inputs import PodInputs
 
 STARTUP_PROBE_SECONDS = 5
-_MIN_GRACE_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -39,15 +36,8 @@ def grace_times(text: str) -> GraceTimes:
 
     vLLM waits until no new requests are sent to it and finishes the running ones; meanwhile the sidecar's
     preStop waits for vLLM's port to close and for stores in flight. With 120 s: 5, then 40, within 60.
-
-    Raises:
-        RefusedError: less than ten seconds, in which nothing can be finished.
     """
     total = parse_seconds(text)
-    if total < _MIN_GRACE_SECONDS:
-        raise RefusedError(
-            Reason.INVALID_SPEC, f"spec.terminationGracePeriod {text} is too short: {_MIN_GRACE_SECONDS}s at least."
-        )
     return GraceTimes(total, max(1, min(5, total // 10)), max(1, min(40, total // 3)), min(60, total // 2))
 
 
@@ -55,7 +45,7 @@ def pod(inputs: PodInputs) -> Pod:
     """Return everything the pod template shows.
 
     Raises:
-        RefusedError: a figure in the spec that is none, or a grace period that is too short.
+        RefusedError: a figure in the spec that is none.
     """
     spec = inputs.spec
     times = grace_times(spec.termination_grace_period)

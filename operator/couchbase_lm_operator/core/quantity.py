@@ -14,7 +14,7 @@ _FACTORS: dict[str, Decimal] = {"": Decimal(1), "m": Decimal("0.001")} | {
     for power, prefix in enumerate("KMGTPE", start=1)
     for unit, factor in ((f"{prefix}i", 1024**power), ("k" if prefix == "K" else prefix, 1000**power))
 }
-_QUANTITY = re.compile(r"^(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[a-zA-Z]{0,2})$")
+_QUANTITY = re.compile(r"^(?P<number>[0-9]+(\.[0-9]+)?)((?P<unit>[a-zA-Z]{0,2})|[eE](?P<exponent>[+-]?[0-9]{1,2}))$")
 _DURATION = re.compile(
     r"^((?P<days>[0-9]+)d)?((?P<hours>[0-9]+)h)?((?P<minutes>[0-9]+)m)?((?P<seconds>[0-9]+)s)?$",
 )
@@ -22,15 +22,15 @@ _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 def parse_bytes(text: str) -> int:
-    """Return a quantity such as ``512Mi`` in bytes, rounded up.
+    """Return a quantity such as ``512Mi`` or ``1e9`` in bytes, rounded up.
 
     Raises:
         ValueError: it is not a quantity.
     """
     found = _QUANTITY.match(text)
-    if found is None or found["unit"] not in _FACTORS:
+    if found is None or (found["unit"] or "") not in _FACTORS:
         raise ValueError(f"{text!r} is not a size such as 512Mi or 2Gi")
-    value = Decimal(found["number"]) * _FACTORS[found["unit"]]
+    value = Decimal(found["number"]) * _FACTORS[found["unit"] or ""] * Decimal(10) ** int(found["exponent"] or 0)
     return int(value.to_integral_value(ROUND_CEILING))
 
 

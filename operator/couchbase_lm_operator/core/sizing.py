@@ -163,11 +163,11 @@ def _chunk_tokens(shape: ModelShape, inputs: SizingInputs, bytes_per_token: int,
     block, window = inputs.block_tokens, shape.window_tokens
     chunk = inputs.chunk_tokens or chunking.choose_chunk_tokens(block, bytes_per_token, context_tokens)
     if chunk % block:
-        below = chunk // block * block
+        near = sorted({max(chunk // block, 1) * block, (chunk // block + 1) * block})
         raise RefusedError(
             Reason.CHUNK_SIZE_INVALID,
             f"spec.cache.chunkSize {chunk} is not a multiple of the engine's KV block of {block} tokens: use "
-            f"{below or block} or {(chunk // block + 1) * block}, or remove the field.",
+            f"{' or '.join(map(str, near))}, or remove the field.",
         )
     if window is None or window >= chunk or window % block == 0:
         return chunk

@@ -72,12 +72,16 @@ class ModelHub:
         return self._latest.get(model, found) if isinstance(found, Unread) else found
 
     async def _refusal(self, model: HubModel) -> Unread | None:
-        parts = urlsplit(model.endpoint)
         what = _what(model)
+        try:
+            parts = urlsplit(model.endpoint)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return Unread(what, "spec.model.config.hub.endpoint is no URL")
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.password:
             return Unread(what, "spec.model.config.hub.endpoint must be an http or https URL without user and password")
         try:
-            await self._guard.resolve(Address(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)))
+            await self._guard.resolve(Address(parts.hostname, port))
         except (ForbiddenAddressError, UnresolvedError) as error:
             return Unread(what, str(error).rstrip("."))
         return None

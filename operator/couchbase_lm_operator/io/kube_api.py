@@ -8,6 +8,7 @@ grant can be read off this file.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +29,8 @@ JSON_PATCH = "application/json-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 _REQUEST_TIMEOUT_SECONDS = 30.0
+# every name of the kinds below; never one that leads out of its own collection
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,24 @@ class Kind:
     is_namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of a collection, an object or a subresource; no namespace means all of them."""
+        """Return the path of a collection, an object or a subresource; no namespace means all of them.
+
+        Raises:
+            ValueError: a name that would lead to another path; no object has such a name.
+        """
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         parts = [root]
         if self.is_namespaced and namespace:
-            parts.append(f"namespaces/{namespace}")
+            parts += ["namespaces", _segment(namespace)]
         parts.append(self.plural)
-        parts += [part for part in (name, subresource) if part]
+        parts += [_segment(part) for part in (name, subresource) if part]
         return "/".join(parts)
+
+
+def _segment(text: str) -> str:
+    if not _SEGMENT.fullmatch(text) or text in {".", ".."}:
+        raise ValueError(f"{text!r} is not the name of an object")
+    return text
 
 
 KINDS = {

@@ -131,8 +131,12 @@ class ManagementApi:
             yield self._answering
         unresolved: UnresolvedError | None = None
         for url in self._urls:
-            parts = urlsplit(url)
-            port = parts.port or (18091 if parts.scheme == "https" else 8091)
+            try:
+                parts = urlsplit(url)
+                port = parts.port or (18091 if parts.scheme == "https" else 8091)
+            except ValueError as error:
+                told = f"{url} is no URL: correct spec.couchbase.managementEndpoints."
+                raise TroubleError(CouchbaseTrouble(Trouble.UNREACHABLE, told, url)) from error
             target = Address(parts.hostname or "", port)
             try:
                 addresses = await self._guard.resolve(target)
