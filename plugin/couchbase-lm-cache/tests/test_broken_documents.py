@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from conftest import OpenAdapter, Place
 from couchbase.collection import Collection
 from couchbase.options import UpsertOptions
-from couchbase.transcoder import RawBinaryTranscoder
+from couchbase.transcoder import RawBinaryTranscoder, RawJSONTranscoder
 from lmcache_parts import KIB, MIB, MODEL, Driver, L1Memory, content, keys
+
+from couchbase_lm_cache.sdk_transport import SdkTransport
+from couchbase_lm_cache.transport import Outcome, ShardWrite
 
 KEY_0 = f"{MODEL}@0x01000100@0@{'0' * 64}"
 
@@ -108,3 +112,35 @@ def test_a_document_that_is_no_manifest_is_a_miss(
     target = l1.take(2 * MIB)
     assert driver.load(keys(1), target) == [False]
     assert content(target[0]) == bytes(2 * MIB)
+
+
+@pytest.mark.parametrize("checksum", ["xxh3", "none"])
+def test_a_store_that_stops_halfway_leaves_no_mixture_behind(
+    open_adapter: OpenAdapter, l1: L1Memory, monkeypatch: pytest.MonkeyPatch, checksum: str
+) -> None:
+    """Lengths cannot tell the shards of two stores apart; what was stored first has no checksums."""
+    first, second, target = l1.filled(3 * MIB, seed=1), l1.filled(3 * MIB, seed=2), l1.take(3 * MIB)
+    reader = open_adapter()
+    assert open_adapter(checksum="none").store(keys(1), first).is_successful()
+    assert reader.load(keys(1), target) == [True]
+    whole = SdkTransport.write
+
+    def half(self: SdkTransport, writes: Sequence[ShardWrite], ttl: int, timeout: float) -> list[Outcome]:
+        return [*whole(self, writes[:1], ttl, timeout), *[Outcome.REFUSED] * (len(writes) - 1)]
+
+    monkeypatch.setattr(SdkTransport, "write", half)
+    writer = open_adapter(checksum=checksum)
+    assert not writer.store(keys(1), second).is_successful()
+    assert reader.load(keys(1), l1.take(3 * MIB)) == [False]
+    monkeypatch.undo()
+    assert writer.store(keys(1), second).is_successful()
+    assert reader.load(keys(1), target) == [True]
+    assert content(target[0]) == content(second[0])
+
+
+def test_a_manifest_that_is_nested_too_deep_costs_only_its_own_object(
+    driver: Driver, l1: L1Memory, bucket: Collection
+) -> None:
+    assert driver.store(keys(2), l1.filled(KIB, KIB)).is_successful()
+    bucket.upsert(KEY_0, b"[" * 100_000, UpsertOptions(transcoder=RawJSONTranscoder()))
+    assert driver.load(keys(2), l1.take(KIB, KIB)) == [False, True]

@@ -81,6 +81,7 @@ def test_a_manifest_survives_the_way_through_a_document(content: bytes, shard_si
         b'{"lmcache_shards": 1, "bytes": 2, "xxh3": ["0"]}',
         b'{"lmcache_shards": 1, "bytes": 2, "layout": "x"}',
         b'{"lmcache_shards": 99999999999999, "bytes": 99999999999999}',
+        b"[" * 100_000,
     ],
 )
 def test_what_is_no_manifest_is_refused(content: bytes) -> None:

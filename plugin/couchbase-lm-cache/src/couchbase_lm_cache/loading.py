@@ -95,8 +95,12 @@ class Loader:
     def start(self, task: Task[object], objects: Sequence[ObjectLoad]) -> None:
         """Load ``objects`` in the background and end ``task`` when all are settled."""
         settle = Countdown(len(objects), task.end)
-        for start in range(0, len(objects), _MANIFESTS_PER_CALL):
-            batch = objects[start : start + _MANIFESTS_PER_CALL]
+        per_call = _MANIFESTS_PER_CALL
+        if not self._settings.verifies_content:
+            # What is at the keys may be whole objects of up to a shard's size.
+            per_call = max(1, min(per_call, GROUP_BYTES // self._settings.shard_size_bytes))
+        for start in range(0, len(objects), per_call):
+            batch = objects[start : start + per_call]
             self._workers.submit(task, partial(self._read_manifests, task, batch, settle))
 
     def _read_manifests(self, task: Task[object], batch: Sequence[ObjectLoad], settle: Countdown) -> None:

@@ -70,8 +70,8 @@ def parse_manifest(content: bytes) -> Manifest:
     """
     try:
         fields = json.loads(content)
-    except ValueError:
-        raise ManifestError("the manifest is not JSON") from None
+    except (ValueError, RecursionError):
+        raise ManifestError("the manifest is not JSON, or nested without end") from None
     if not isinstance(fields, dict):
         raise ManifestError("the manifest is not a JSON object")
     shards, size_bytes = _count(fields, "lmcache_shards"), _count(fields, "bytes")

@@ -16,12 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from couchbase_lm_cache.complaints import Complaints
-from couchbase_lm_cache.errors import BufferRevokedError
+from couchbase_lm_cache.errors import BufferRevokedError, ManifestError
 from couchbase_lm_cache.keys import shard_key
 from couchbase_lm_cache.loading import GROUP_BYTES, group_shards
-from couchbase_lm_cache.sharding import Manifest, ShardRange, checksum, split
+from couchbase_lm_cache.sharding import Manifest, ShardRange, checksum, parse_manifest, split
 from couchbase_lm_cache.tasks import Countdown
-from couchbase_lm_cache.transport import Outcome, ShardWrite
+from couchbase_lm_cache.transport import Document, Outcome, ShardWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,13 +113,19 @@ class Storer:
             return
         if manifest is None:
             self._write_whole(task, store, settle)
-        elif self._is_there(task, store.key, manifest, transport):
+            return
+        present = self._read_present(task, store.key, transport)
+        if manifest.xxh3 is not None and present.is_json and present.content == manifest.to_json():
             self._refresher.hit([store.key])
             store.is_stored = True
             self._tallies.count("objects_already_stored")
             settle.one_done()
-        else:
+            return
+        outcome = Outcome.OK if _is_safe_to_overwrite(present) else self._withdraw(task, store.key)
+        if outcome is Outcome.OK:
             self._write_shards(task, store, manifest, shards, settle)
+        else:
+            self._give_up(outcome, settle)
 
     def _describe(self, store: ObjectStore, shards: Sequence[ShardRange]) -> Manifest | None:
         """Work out the manifest; None when the object is one plain document (``checksum: none``)."""
@@ -131,13 +137,16 @@ class Storer:
                 sums.append(checksum(view[part.start : part.end]))
         return Manifest(len(shards), store.buffer.size_bytes, tuple(sums), store.layout)
 
-    def _is_there(self, task: Task[object], key: str, manifest: Manifest, transport: Transport) -> bool:
-        if manifest.xxh3 is None:
-            return False
+    def _read_present(self, task: Task[object], key: str, transport: Transport) -> Document:
         began = time.monotonic()
         document = transport.read([key], self._timeout(task))[0]
         self._connection.note([document.outcome], began)
-        return document.is_json and document.content == manifest.to_json()
+        return document
+
+    def _withdraw(self, task: Task[object], key: str) -> Outcome:
+        """Remove the manifest before its shards are overwritten one by one."""
+        outcome = self._insist(task, lambda transport: transport.remove([key], self._timeout(task))[0])
+        return Outcome.OK if outcome is Outcome.MISSING else outcome
 
     def _write_whole(self, task: Task[object], store: ObjectStore, settle: Countdown) -> None:
         write = ShardWrite(store.key, store.buffer, 0, store.buffer.size_bytes)
@@ -230,3 +239,16 @@ class Storer:
 
     def _timeout(self, task: Task[object]) -> float:
         return min(self._connection.call_timeout_seconds, task.remaining_seconds)
+
+
+def _is_safe_to_overwrite(present: Document) -> bool:
+    """Say whether a store that stops halfway can be told from the object that is there.
+
+    Not so when that has a manifest without checksums: it would vouch for old and new shards alike.
+    """
+    if present.outcome is not Outcome.OK or not present.is_json:
+        return present.outcome in (Outcome.OK, Outcome.MISSING)
+    try:
+        return parse_manifest(present.content).xxh3 is not None
+    except ManifestError:
+        return True
