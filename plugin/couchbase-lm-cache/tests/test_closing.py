@@ -7,6 +7,7 @@ import time
 
 from conftest import OpenAdapter, Place
 from lmcache_parts import KIB, MIB, Driver, L1Memory, bits, content, key, keys
+from observing import wait_until
 
 
 def test_tasks_after_close_end_as_failures(driver: Driver, l1: L1Memory) -> None:
@@ -72,3 +73,16 @@ def test_threads_end_with_the_adapter(open_adapter: OpenAdapter) -> None:
     assert ours
     driver.adapter.close()
     assert not [thread.name for thread in ours if thread.is_alive()]
+
+
+def test_whoever_else_closes_waits_until_it_is_done(driver: Driver, l1: L1Memory, place: Place) -> None:
+    place.emulator.faults.slow_seconds = 0.3
+    driver.adapter.submit_store_task(keys(1), l1.filled(2 * MIB))
+    first = threading.Thread(target=driver.adapter.close)
+    first.start()
+    wait_until(
+        lambda: driver.adapter.submit_store_task([], []) in driver.adapter.pop_completed_store_tasks(), "closing"
+    )
+    driver.adapter.close()
+    assert driver.adapter.report_status()["connection_state"] == "closed"
+    first.join(10)

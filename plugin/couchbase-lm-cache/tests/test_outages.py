@@ -142,3 +142,15 @@ def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory) -> None:
         emulator.faults.revive_node(2)
         wait_until(lambda: is_healthy(driver), "recovery")
         driver.adapter.close()
+
+
+def test_a_deletion_of_many_objects_gives_up_soon(open_adapter: OpenAdapter, l1: L1Memory, place: Place) -> None:
+    """LMCache deletes with a lock held."""
+    driver = open_adapter(kv_timeout_seconds=0.5)
+    assert driver.store(keys(160), l1.filled(*[KIB] * 160)).is_successful()
+    place.emulator.faults.drop = -1
+    begun = time.monotonic()
+    driver.adapter.delete(keys(160))
+    assert time.monotonic() - begun < 4
+    assert driver.adapter.get_usage().total_bytes_used == 160 * KIB, "what is still there was reported as deleted"
+    place.emulator.faults.clear()

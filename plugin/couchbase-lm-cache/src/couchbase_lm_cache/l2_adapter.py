@@ -203,11 +203,11 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return self._loads.take(task_id)
 
     def delete(self, keys: list[ObjectKey]) -> None:
-        """Remove objects; those that were there are reported to LMCache's listeners."""
-        transport = self._connection.transport()
-        if transport is None:
-            return
-        sizes = remove_objects(transport, [self._key(key) for key in keys], self._settings.kv_timeout_seconds)
+        """Remove objects; those that were there are reported to LMCache's listeners.
+
+        Stops early when Couchbase does not answer; what is left is still listed as stored.
+        """
+        sizes = remove_objects(self._connection, [self._key(key) for key in keys])
         gone = [(key, size) for key, size in zip(keys, sizes, strict=True) if size is not None]
         if gone:
             self._notify_keys_deleted([key for key, _ in gone], [size for _, size in gone])
@@ -230,12 +230,14 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
     def close(self) -> None:
         """End all loads and lookups, finish the stores within a bounded time, and disconnect. Idempotent.
 
-        When this returns, L1 memory is not touched any more.
+        When this returns, to any caller, L1 memory is not touched any more.
         """
         with self._closing:
-            if self._closed:
-                return
-            self._closed = True
+            if not self._closed:
+                self._shut_down()
+                self._closed = True
+
+    def _shut_down(self) -> None:
         self._lookups.close()
         self._loads.close()
         self._stores.refuse_new()

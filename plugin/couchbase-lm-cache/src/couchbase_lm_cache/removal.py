@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from couchbase_lm_cache.errors import ManifestError
@@ -12,41 +13,57 @@ from couchbase_lm_cache.transport import Document, Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from couchbase_lm_cache.connection import Connection
     from couchbase_lm_cache.transport import Transport
 
 _KEYS_PER_CALL = 16
 
 
-def remove_objects(transport: Transport, keys: Sequence[str], timeout_seconds: float) -> list[int | None]:
-    """Remove objects with their shards.
+def remove_objects(connection: Connection, keys: Sequence[str]) -> list[int | None]:
+    """Remove objects with their shards, until all are removed or Couchbase is found not to answer.
 
     Returns:
-        For each key the size in bytes of the object that was removed; None where there was none or the
-        removal failed. Shards that could not be removed are unreachable and expire or are evicted.
+        For each key the size in bytes of the object that was removed; None where there was none or it
+        may still be there. Shards that could not be removed are unreachable and expire or are evicted.
     """
     sizes: list[int | None] = []
     for start in range(0, len(keys), _KEYS_PER_CALL):
         batch = keys[start : start + _KEYS_PER_CALL]
-        documents = transport.read(batch, timeout_seconds)
-        removed = transport.remove(batch, timeout_seconds)
-        for key, document, outcome in zip(batch, documents, removed, strict=True):
-            size, shards = _extent(document)
-            sizes.append(size if outcome is Outcome.OK else None)
-            if outcome is Outcome.OK:
-                _remove_shards(transport, key, shards, timeout_seconds)
+        transport = connection.transport()
+        sizes += [None] * len(batch) if transport is None else _remove_batch(connection, transport, batch)
     return sizes
 
 
-def _remove_shards(transport: Transport, key: str, shards: int, timeout_seconds: float) -> None:
-    keys = [shard_key(key, index) for index in range(shards)]
-    for start in range(0, shards, _KEYS_PER_CALL):
-        transport.remove(keys[start : start + _KEYS_PER_CALL], timeout_seconds)
+def _remove_batch(connection: Connection, transport: Transport, keys: Sequence[str]) -> list[int | None]:
+    began = time.monotonic()
+    documents = transport.read(keys, connection.call_timeout_seconds)
+    connection.note([document.outcome for document in documents], began)
+    # One that could not be read stays: nobody would know its shards any more.
+    extents = {
+        key: _extent(document) for key, document in zip(keys, documents, strict=True) if document.outcome is Outcome.OK
+    }
+    removed = dict(zip(extents, _remove(connection, transport, list(extents)), strict=True))
+    for key, (_, shards) in extents.items():
+        if removed[key] is Outcome.OK:
+            parts = [shard_key(key, index) for index in range(shards)]
+            for start in range(0, shards, _KEYS_PER_CALL):
+                _remove(connection, transport, parts[start : start + _KEYS_PER_CALL])
+    return [extents[key][0] if removed.get(key) is Outcome.OK else None for key in keys]
+
+
+def _remove(connection: Connection, transport: Transport, keys: Sequence[str]) -> list[Outcome]:
+    if connection.transport() is not transport:
+        return [Outcome.TIMEOUT] * len(keys)
+    began = time.monotonic()
+    outcomes = transport.remove(keys, connection.call_timeout_seconds)
+    if outcomes:
+        answered = (outcome for outcome in outcomes if outcome is not Outcome.TIMEOUT)
+        connection.note_write(next(answered, Outcome.TIMEOUT), began)
+    return outcomes
 
 
 def _extent(document: Document) -> tuple[int | None, int]:
     """Return the size of the object behind its first document, and its number of shards."""
-    if document.outcome is not Outcome.OK:
-        return None, 0
     if not document.is_json:
         return len(document.content), 0
     try:
