@@ -69,6 +69,7 @@ def test_the_password_is_never_shown() -> None:
         ({"connection_string": ""}, "LMCACHE_COUCHBASE_CONNSTR"),
         ({"connection_string": "http://cb"}, "couchbase:// or couchbases://"),
         ({"connection_string": "couchbase://me:pw@cb"}, "must not hold a user or password"),
+        ({"connection_string": "couchbase://[::1"}, "connection_string is not a valid address"),
         ({"bucket_name": ""}, "bucket_name is missing"),
         ({"username": None}, "username is missing"),
         ({"username_file": "/run/u"}, "username and username_file contradict"),

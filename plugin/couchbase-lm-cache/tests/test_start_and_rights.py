@@ -120,3 +120,21 @@ def test_a_user_who_may_only_read_goes_on_reading_and_status_says_why_nothing_is
     emulator.create_user("reader", "reader-password", f"data_reader[{BUCKET}],data_writer[{BUCKET}]")
     assert driver.store([key(20)], l1.filled(KIB)).is_successful()
     assert is_healthy(driver)
+
+
+def test_a_new_password_that_is_wrong_does_not_keep_the_present_login_from_recovering(
+    open_adapter: OpenAdapter, emulator: RunningEmulator, l1: L1Memory, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    limits = {"kv_timeout_seconds": 0.5, "connect_timeout_seconds": 1.0}
+    driver = open_adapter(password=None, password_file=str(password), **limits)
+    assert driver.store(keys(1), l1.filled(KIB)).is_successful()
+    password.write_text("wrong")
+    emulator.faults.drop = -1
+    for _ in range(2):
+        driver.lookup(keys(1))
+    wait_until(lambda: not is_healthy(driver), "noticing the outage")
+    emulator.faults.clear()
+    wait_until(lambda: is_healthy(driver), "recovery")
+    assert driver.lookup(keys(1)) == [True]

@@ -78,6 +78,7 @@ class Connection:
         self._used: Credentials | None = None
         self._retired: list[tuple[float, Transport]] = []
         self._reason = "not connected yet"
+        self._last_refusal = ""
         self._partial = False
         self._write_denied = False
         self._unanswered_calls = 0
@@ -185,6 +186,9 @@ class Connection:
             try:
                 attempted = self._needs_connection()
                 good = self._connect() if attempted else self._probe()
+                if not good and attempted:
+                    # New credentials may be wrong or early; the login in use must not suffer from that.
+                    self._probe()
                 self._close_retired()
             except Exception:  # a surprise from the SDK must not end the only thread that can bring it back
                 logger.exception("The connection to Couchbase failed unexpectedly; it is tried again")
@@ -228,6 +232,7 @@ class Connection:
             closed = self._state is ConnectionState.CLOSED
             if not closed:
                 old, self._transport, self._used = self._transport, transport, credentials
+                self._last_refusal = ""
                 if old is not None:
                     # Calls that began on the old connection may go on until their task's deadline.
                     self._retired.append((time.monotonic() + self._settings.store_deadline_seconds, old))
@@ -278,7 +283,7 @@ class Connection:
 
     def _not_connected(self, reason: str) -> None:
         with self._lock:
-            known = self._reason == reason
+            known, self._last_refusal = self._last_refusal == reason, reason
             self._reason = reason
             self._outage_since = time.monotonic()
         if not known:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -140,21 +141,22 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
     deadline = time.monotonic() + timeout_seconds
     clusters: list[Cluster] = []
     collections: list[Collection] = []
-    try:
-        for _ in range(_CLUSTERS):
-            cluster = Cluster.connect(settings.connection_string, _options(settings, credentials, timeout_seconds))
-            clusters.append(cluster)
-            bucket = cluster.bucket(settings.bucket_name)
-            collections.append(bucket.scope(settings.scope_name).collection(settings.collection_name))
-    except CouchbaseException as error:
-        _close_all(clusters)
-        uses_tls = settings.connection_string.startswith("couchbases://")
-        raise ConnectError(why_not_connected(error, bucket=settings.bucket_name, uses_tls=uses_tls)) from None
-    transport = SdkTransport(clusters, collections)
-    outcome = transport.exists(PROBE_KEYS[:1], max(1.0, deadline - time.monotonic()))[0]
-    if outcome not in (Outcome.OK, Outcome.MISSING):
-        transport.close()
-        raise ConnectError(_why_unusable(outcome, settings))
+    with ExitStack() as undo:
+        try:
+            for _ in range(_CLUSTERS):
+                cluster = Cluster.connect(settings.connection_string, _options(settings, credentials, timeout_seconds))
+                clusters.append(cluster)
+                undo.callback(cluster.close)
+                bucket = cluster.bucket(settings.bucket_name)
+                collections.append(bucket.scope(settings.scope_name).collection(settings.collection_name))
+        except CouchbaseException as error:
+            uses_tls = settings.connection_string.startswith("couchbases://")
+            raise ConnectError(why_not_connected(error, bucket=settings.bucket_name, uses_tls=uses_tls)) from None
+        transport = SdkTransport(clusters, collections)
+        outcome = transport.exists(PROBE_KEYS[:1], max(1.0, deadline - time.monotonic()))[0]
+        if outcome not in (Outcome.OK, Outcome.MISSING):
+            raise ConnectError(_why_unusable(outcome, settings))
+        undo.pop_all()
     return transport
 
 
@@ -169,11 +171,6 @@ def _why_unusable(outcome: Outcome, settings: CouchbaseLMCacheConfig) -> str:
     if outcome is Outcome.DENIED:
         return f"collection {place} does not exist, or the user lacks the roles data_reader and data_writer on it"
     return f"collection {place} does not answer ({outcome.value}): a data node may be down or warming up"
-
-
-def _close_all(clusters: Sequence[Cluster]) -> None:
-    for cluster in clusters:
-        cluster.close()
 
 
 def _options(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> ClusterOptions:

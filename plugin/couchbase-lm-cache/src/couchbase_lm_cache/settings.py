@@ -12,6 +12,7 @@ import difflib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from couchbase_lm_cache.errors import SettingsError
 
@@ -159,6 +160,10 @@ class CouchbaseLMCacheConfig:
             raise SettingsError("connection_string must start with couchbase:// or couchbases://")
         if "@" in self.connection_string:
             raise SettingsError("connection_string must not hold a user or password: use username and password_file")
+        try:
+            urlsplit(self.connection_string)
+        except ValueError:
+            raise SettingsError("connection_string is not a valid address: look at its brackets") from None
         if scheme == "couchbase" and (self.tls_ca_file or self.tls_skip_verify):
             raise SettingsError("tls_ca_file and tls_skip_verify need a couchbases:// connection_string")
         if self.tls_ca_file and self.tls_skip_verify:
