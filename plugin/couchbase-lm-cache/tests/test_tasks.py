@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.errors import BufferRevokedError
-from couchbase_lm_cache.tasks import Countdown, DeadlineWatch, TaskTable
+from couchbase_lm_cache.tasks import Countdown, DeadlineWatch, Task, TaskTable
 from couchbase_lm_cache.workers import WorkerPool
 
 
@@ -150,3 +152,22 @@ def test_a_countdown_calls_once_at_zero() -> None:
     assert calls == [0]
     countdown.one_done()
     assert calls == [0, 2]
+
+
+def test_an_ended_task_keeps_nothing_alive_that_its_caller_gave(table: TaskTable[str]) -> None:
+    """It may stay with the watch until the deadline of an older task, and a lookup holds thousands of keys."""
+
+    class Keys:
+        pass
+
+    def open_one() -> tuple[Task[str], weakref.ref[Keys]]:
+        keys = Keys()
+        return table.open(60, [], lambda: repr(keys)), weakref.ref(keys)
+
+    table.open(50, [], lambda: "older")
+    task, keys = open_one()
+    task.end()
+    task.end()
+    gc.collect()
+    assert keys() is None
+    assert len(table.take_all()) == 1

@@ -55,9 +55,9 @@ class Task(Generic[Result]):
     ) -> None:
         self.id = next(_task_ids)
         self.deadline = deadline
-        self.buffers = list(buffers)
         self.ended = threading.Event()
-        self._verdict = verdict
+        self._buffers = list(buffers)
+        self._verdict: Callable[[], Result] | None = verdict
         self._publish = publish
         self._lock = threading.Lock()
 
@@ -69,12 +69,15 @@ class Task(Generic[Result]):
     def end(self) -> None:
         """End the task with what was reached so far. Idempotent."""
         with self._lock:
-            if self.ended.is_set():
+            # Forgotten here: the watch may keep an ended task for as long as an older one goes on.
+            verdict, self._verdict = self._verdict, None
+            if verdict is None:
                 return
             self.ended.set()
-            for buffer in self.buffers:
+            for buffer in self._buffers:
                 buffer.revoke()
-            self._publish(self, self._verdict())
+            self._buffers.clear()
+            self._publish(self, verdict())
 
 
 class Countdown:
@@ -135,7 +138,7 @@ class DeadlineWatch:
                 logger.exception("Task %d could not be ended at its deadline", task.id)
 
     def _due(self) -> bool:
-        # Tasks that ended early leave at once, so that their memory objects are not kept until the deadline.
+        # Tasks that ended early leave when they get to the front; nothing hangs on them any more.
         while self._heap and self._heap[0][2].ended.is_set():
             heapq.heappop(self._heap)
         return bool(self._heap) and self._heap[0][0] <= time.monotonic()
