@@ -22,7 +22,7 @@ def configure(settings: Settings) -> None:
     level = settings.log_level.upper()
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if level != "DEBUG":
-        for name in ("kopf", "httpx", "httpcore", "huggingface_hub"):
+        for name in ("kopf", "httpx", "httpcore"):
             logging.getLogger(name).setLevel(_KOPF_LEVEL)
 
 

@@ -1,75 +1,22 @@
-"""A model's config.json from a hub: a small local server that speaks the hub's file protocol."""
+"""A model's config.json from a hub: found, refused, and what a hostile server or endpoint gets."""
 
 from __future__ import annotations
 
-import json
-import threading
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+import gzip
+from typing import TYPE_CHECKING
 
 import pytest
 
+from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, Unread
-from couchbase_lm_operator.io.hf_hub import HubModel, ModelHub
+from couchbase_lm_operator.io.couchbase.addresses import AddressGuard, guard_for
+from couchbase_lm_operator.io.hf_hub import MAX_CONFIG_BYTES, HubModel, ModelHub
+from tests.model_hub import COMMIT, CONFIG, Hub, running_hub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-CONFIG = {"model_type": "llama", "num_hidden_layers": 30}
 TOKEN = "hf_a-secret-token"
-
-
-@dataclass
-class Hub:
-    """What the server answers, and what it was asked."""
-
-    url: str = ""
-    body: bytes = json.dumps(CONFIG).encode()
-    status: int = 200
-    error_code: str = ""
-    tokens: list[str | None] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def running_hub() -> Iterator[Hub]:
-    hub = Hub()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self._answer(with_body=False)
-
-        def do_GET(self) -> None:
-            self._answer(with_body=True)
-
-        def log_message(self, *_: Any) -> None:
-            return
-
-        def _answer(self, *, with_body: bool) -> None:
-            hub.tokens.append(self.headers.get("Authorization"))
-            hub.paths.append(self.path)
-            is_file = self.path.endswith("/config.json") and hub.status == 200
-            body = hub.body if is_file else b"{}"
-            self.send_response(200 if is_file else hub.status if hub.status != 200 else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("ETag", '"0123456789abcdef"')
-            self.send_header("X-Repo-Commit", COMMIT)
-            if hub.error_code:
-                self.send_header("X-Error-Code", hub.error_code)
-            self.end_headers()
-            if with_body:
-                self.wfile.write(body)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        hub.url = f"http://127.0.0.1:{server.server_port}"
-        yield hub
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -86,7 +33,7 @@ async def test_a_config_comes_with_the_commit_it_belongs_to(hub: Hub) -> None:
     found = await ModelHub().config(model(hub))
     assert isinstance(found, ModelConfig)
     assert (found.content, found.revision) == (CONFIG, COMMIT)
-    assert any(f"/org/model/resolve/{COMMIT}/config.json" in path for path in hub.paths)
+    assert hub.paths == ["/org/model/resolve/main/config.json"]
 
 
 async def test_a_commit_is_asked_for_once_and_a_branch_only_for_its_commit(hub: Hub) -> None:
@@ -163,9 +110,86 @@ async def test_what_a_branch_led_to_last_stands_while_the_hub_is_out_of_order(hu
     assert isinstance(await models.config(model(hub)), Missing)
 
 
+async def test_what_one_token_read_is_not_given_to_another(hub: Hub) -> None:
+    models = ModelHub()
+    assert isinstance(await models.config(model(hub, token=TOKEN)), ModelConfig)
+    hub.status, hub.error_code = 401, "RepoNotFound"
+    assert isinstance(await models.config(model(hub, revision=COMMIT)), Missing)
+
+
+async def test_a_redirect_within_the_hub_is_followed(hub: Hub) -> None:
+    hub.location = f"/api/resolve-cache/models/org/model/{COMMIT}/config.json"
+    found = await ModelHub().config(model(hub, token=TOKEN))
+    assert isinstance(found, ModelConfig)
+    assert found.revision == COMMIT
+    assert hub.paths == ["/org/model/resolve/main/config.json", hub.location]
+
+
+async def test_a_redirect_to_another_server_is_not_followed(hub: Hub) -> None:
+    with running_hub() as other:
+        hub.location = f"{other.url}/config.json"
+        found = await ModelHub().config(model(hub, token=TOKEN))
+        assert isinstance(found, Unread)
+        assert "redirects to another server" in found.detail
+        assert other.paths == []
+    hub.location = "/org/model/resolve/round/config.json"
+    assert "without end" in str(await ModelHub().config(model(hub)))
+    hub.location = "http://127.0.0.1:x/"
+    assert "does not answer as a hub" in str(await ModelHub().config(model(hub)))
+
+
+async def test_an_endless_body_is_cut(hub: Hub) -> None:
+    hub.is_endless = True
+    found = await ModelHub().config(model(hub))
+    assert isinstance(found, MalformedModelConfig)
+    assert "larger" in found.detail
+    # what was sent beyond the limit lies in the buffers of the two sockets
+    assert hub.sent_bytes < 64 * MAX_CONFIG_BYTES
+
+
+async def test_a_packed_body_is_not_unpacked(hub: Hub) -> None:
+    hub.encoding, hub.body = "gzip", gzip.compress(b" " * 10_000_000)
+    assert "does not answer as a hub" in str(await ModelHub().config(model(hub)))
+
+
+async def test_every_connection_goes_to_an_address_that_was_judged(hub: Hub) -> None:
+    class Turning(AddressGuard):
+        """As with a name whose address is another one at the second look."""
+
+        judged = 0
+
+        async def resolve(self, target: Address) -> tuple[str, ...]:
+            Turning.judged += 1
+            at = target if Turning.judged == 1 else Address("169.254.169.254", target.port)
+            return await super().resolve(at)
+
+    hub.location = "/config.json"
+    found = await ModelHub(Turning()).config(model(hub))
+    assert isinstance(found, Unread)
+    assert "link-local" in found.detail
+    assert not found.is_outage
+    assert hub.paths == ["/org/model/resolve/main/config.json"]
+
+
+async def test_the_api_server_is_not_asked(hub: Hub) -> None:
+    port = int(hub.url.rpartition(":")[2])
+    found = await ModelHub(await guard_for([Address("127.0.0.1", port)])).config(model(hub))
+    assert isinstance(found, Unread)
+    assert "API server" in found.detail
+    assert hub.paths == []
+
+
 @pytest.mark.parametrize(
     "endpoint",
-    ["file:///etc", "http://user:pw@host", "http://169.254.169.254", "no-url", "http://no-such-host.invalid"],
+    [
+        "file:///etc",
+        "http://user:pw@host",
+        "http://host/?a=b",
+        "http://h:x",
+        "http://169.254.169.254",
+        "no-url",
+        "http://no-such-host.invalid",
+    ],
 )
 async def test_endpoints_that_are_not_asked(endpoint: str) -> None:
     assert isinstance(await ModelHub().config(HubModel("org/model", endpoint=endpoint)), Unread)

@@ -23,10 +23,14 @@ class Missing:
 
 @dataclass(frozen=True)
 class Unread:
-    """A read that failed for another reason than absence; ``detail`` is a sentence without secrets."""
+    """A read that failed for another reason than absence; ``detail`` is a sentence without secrets.
+
+    ``is_outage`` says that nobody answered who could have: an earlier answer still holds.
+    """
 
     what: str
     detail: str
+    is_outage: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,13 @@ class SecretValue:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A model's config.json as it was found."""
+    """A model's config.json as it was found; ``asked`` is the question to the hub that gave it, else ""."""
 
     content: dict[str, Any]
     digest: str
     revision: str
     source: str
+    asked: str = ""
 
 
 @dataclass(frozen=True)
