@@ -179,6 +179,7 @@ def _with_record(goal: CouchbaseGoal, observed: Observed) -> CouchbaseGoal:
 
 def _rival(goal: CouchbaseGoal, observed: Observed) -> Refuse | None:
     is_ours_to_make = goal.provisioning == "RestAPI"
+    record = goal.record
     own = Claim(
         namespace=observed.namespace,
         name=observed.name,
@@ -187,5 +188,7 @@ def _rival(goal: CouchbaseGoal, observed: Observed) -> Refuse | None:
         bucket=goal.bucket.name,
         user=goal.user if is_ours_to_make else "",
         owns_bucket=is_ours_to_make and goal.bucket.management == "Owned",
+        holds_bucket=record is not None and record.holds_bucket(goal.bucket.name),
+        holds_user=record is not None and record.holds_user(goal.user),
     )
     return claims.rival(goal, own, observed.claims)

@@ -8,12 +8,13 @@ answer ends the pass, so that nothing is ever decided, or pruned, on half a pict
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.core import connection_string
+from couchbase_lm_operator.core import bucket_record, connection_string, kept_config
 from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodState, SecretValue, Unread
 from couchbase_lm_operator.core.pods import pod_state
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, ModelConfig
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.io.hf_hub import ModelHub
+
+logger = logging.getLogger(__name__)
 
 CREDENTIAL_KEYS = ("username", "password")
 _CHILD_KINDS = ("Deployment", "Service", "ControllerRevision")
@@ -57,7 +60,7 @@ class Gatherer:
             self._token(namespace, spec),
             self.ca(namespace, spec.couchbase),
         )
-        model_config = await self._model_config(namespace, spec, token)
+        model_config = await self._model_config(resource, spec, token, children)
         return Observed(
             resource=resource,
             namespace_uid=uid,
@@ -164,8 +167,13 @@ class Gatherer:
         return None
 
     async def _model_config(
-        self, namespace: str, spec: LMCacheCouchbaseSpec, token: SecretValue | Missing | Unread | None
+        self,
+        resource: Manifest,
+        spec: LMCacheCouchbaseSpec,
+        token: SecretValue | Missing | Unread | None,
+        children: dict[tuple[str, str], Manifest],
     ) -> ModelConfig | MalformedModelConfig | Missing | Unread:
+        namespace = str(resource["metadata"]["namespace"])
         reference = spec.model.config.config_map_ref if spec.model.config else None
         if reference is not None:
             field = "spec.model.config.configMapRef"
@@ -175,14 +183,20 @@ class Gatherer:
         if isinstance(token, Missing | Unread):
             return token
         hub = spec.model.config.hub if spec.model.config else None
-        return await self.hub.config(
-            HubModel(
-                model_id=spec.model.id,
-                revision=spec.model.revision or "",
-                endpoint=hub.endpoint if hub else DEFAULT_ENDPOINT,
-                token=next(iter(token.values.values())) if token else "",
-            )
+        model = HubModel(
+            model_id=spec.model.id,
+            revision=spec.model.revision or "",
+            endpoint=hub.endpoint if hub else DEFAULT_ENDPOINT,
+            token=next(iter(token.values.values())) if token else "",
         )
+        found = await self.hub.config(model)
+        if not isinstance(found, Unread) or not found.is_outage:
+            return found
+        kept = kept_config.from_records(children.values(), str(resource["metadata"]["uid"]), model.question)
+        if kept is not None:
+            what = {"resource": f"{namespace}/{resource['metadata']['name']}", "problem": found.detail}
+            logger.warning("the hub does not answer, the config.json of the last pod template stands in", extra=what)
+        return kept or found
 
     async def _claims(self, resource: Manifest, spec: LMCacheCouchbaseSpec) -> tuple[Claim, ...]:
         """Return the claims of all other resources on what may be the same Couchbase cluster."""
@@ -216,13 +230,17 @@ def _claim(resource: Manifest) -> Claim:
     recorded = (resource.get("status") or {}).get("couchbase") or {}
     bucket, user = couchbase.get("bucket") or {}, couchbase.get("user") or {}
     is_external = couchbase.get("provisioning", "External" if "adminSecretRef" not in couchbase else "") == "External"
-    bucket_name = bucket.get("name") or (recorded.get("bucket") or {}).get("name") or ""
+    bucket_name = str(bucket.get("name") or (recorded.get("bucket") or {}).get("name") or "")
+    user_name = "" if is_external else str(user.get("name") or recorded.get("user") or "")
+    record = bucket_record.from_status(recorded)
     return Claim(
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
         created=str(metadata["creationTimestamp"]),
-        bucket=str(bucket_name),
-        user="" if is_external else str(user.get("name") or recorded.get("user") or ""),
+        bucket=bucket_name,
+        user=user_name,
         owns_bucket=not is_external and bucket.get("management", "Owned") == "Owned",
+        holds_bucket=record is not None and record.holds_bucket(bucket_name),
+        holds_user=record is not None and record.holds_user(user_name),
     )

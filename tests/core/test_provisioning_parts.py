@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -100,6 +101,10 @@ def claim(name: str, created: str, *, user: str = "", bucket: str = "lmcache-dem
     return Claim("team", name, f"uid-{name}", created, bucket, user or f"user-{name}", owns)
 
 
+def holder(of: Claim) -> Claim:
+    return replace(of, holds_bucket=True, holds_user=True)
+
+
 @pytest.mark.parametrize(
     ("own", "other", "is_rival"),
     [
@@ -111,6 +116,12 @@ def claim(name: str, created: str, *, user: str = "", bucket: str = "lmcache-dem
         (claim("b", "2026-02", owns=False), claim("a", "2026-01"), False),
         (claim("b", "2026-02", user="u", bucket="x"), claim("a", "2026-01", user="u"), True),
         (claim("a", "2026-01"), claim("a", "2026-01"), False),  # itself
+        # who has it keeps it: a second of the same second, or a restored older one, does not disturb who serves
+        (holder(claim("b", "2026-01")), claim("a", "2026-01"), False),
+        (holder(claim("b", "2026-02", user="u", bucket="x")), claim("a", "2026-01", user="u"), False),
+        (claim("b", "2026-01"), holder(claim("a", "2026-02")), True),
+        (claim("b", "2026-01", user="u", bucket="x"), holder(claim("a", "2026-02", user="u")), True),
+        (holder(claim("b", "2026-02")), holder(claim("a", "2026-01")), True),
     ],
 )
 def test_claims(own: Claim, other: Claim, *, is_rival: bool) -> None:

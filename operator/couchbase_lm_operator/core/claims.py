@@ -1,4 +1,4 @@
-"""Two resources never own the same bucket or user: the older claim wins. Pure."""
+"""Two resources never own the same bucket or user: who has it keeps it, else the older claim wins. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 
 
 def rival(goal: CouchbaseGoal, own: Claim, others: Iterable[Claim]) -> Refuse | None:
-    """Return the refusal that names the older resource with the same claim, or None.
+    """Return the refusal that names the resource with the better claim on the same thing, or None.
 
     ``own`` is this resource's claim; ``others`` may contain it. Claims on clusters that cannot be the
-    same are no rivals: the caller leaves them out. Creation time decides, then the UID.
+    same are no rivals: the caller leaves them out. Having it decides, then creation time, then the UID:
+    resources of one file are often created in the same second, so time alone would be a coin toss that can
+    turn against the one that serves already.
     """
-    older = [other for other in others if other.uid != own.uid and (other.created, other.uid) < (own.created, own.uid)]
-    for other in sorted(older, key=lambda claim: (claim.created, claim.uid)):
-        if own.user and other.user == own.user:
+    rivals = sorted((other for other in others if other.uid != own.uid), key=lambda claim: (claim.created, claim.uid))
+    for other in rivals:
+        is_older = (other.created, other.uid) < (own.created, own.uid)
+        if own.user and other.user == own.user and _is_better(other.holds_user, own.holds_user, is_older):
             return _refusal(other, "user", goal.user, "spec.couchbase.user.name")
-        if own.owns_bucket and other.owns_bucket and other.bucket == own.bucket:
+        is_same_bucket = own.owns_bucket and other.owns_bucket and other.bucket == own.bucket
+        if is_same_bucket and _is_better(other.holds_bucket, own.holds_bucket, is_older):
             return _refusal(
                 other,
                 "bucket",
@@ -32,6 +36,10 @@ def rival(goal: CouchbaseGoal, own: Claim, others: Iterable[Claim]) -> Refuse | 
                 "spec.couchbase.bucket.name, or set spec.couchbase.bucket.management to Shared",
             )
     return None
+
+
+def _is_better(holds: bool, own_holds: bool, is_older: bool) -> bool:
+    return is_older if holds == own_holds else holds
 
 
 def _refusal(other: Claim, what: str, name: str, remedy: str) -> Refuse:

@@ -180,6 +180,14 @@ class BucketRecord:
     user_removed_by_others_count: int = 0
     refused_generation: int = 0
 
+    def holds_bucket(self, name: str) -> bool:
+        """Say whether the bucket of that name was made for this resource."""
+        return self.created and bool(self.uuid) and self.name == name
+
+    def holds_user(self, name: str) -> bool:
+        """Say whether the user of that name was made for this resource."""
+        return bool(self.user) and self.user == name
+
 
 @dataclass(frozen=True)
 class CouchbaseGoal:

@@ -79,7 +79,10 @@ class PodState:
 
 @dataclass(frozen=True)
 class Claim:
-    """Another resource that names a bucket or user: two resources never share what one of them owns."""
+    """A resource that names a bucket or user: two resources never share what one of them owns.
+
+    It holds what its status records as made for it; what is only named is a wish.
+    """
 
     namespace: str
     name: str
@@ -88,6 +91,8 @@ class Claim:
     bucket: str
     user: str
     owns_bucket: bool
+    holds_bucket: bool = False
+    holds_user: bool = False
 
 
 @dataclass(frozen=True)
