@@ -55,6 +55,10 @@ def _structural(schema: Schema) -> Schema:
     # list and object defaults say "empty", which is what absent means; null is no default at all
     if result.get("default") is None or result.get("default") in ({}, []) or isinstance(result.get("default"), dict):
         result.pop("default", None)
+    if "default" in result and "description" in result:  # kubectl explain shows no defaults
+        default = result["default"]
+        shown = str(default).lower() if isinstance(default, bool) else default
+        result["description"] = f"{result['description']} Default: {shown}."
     if "properties" in result:
         result["properties"] = {name: _structural(part) for name, part in result["properties"].items()}
     if isinstance(result.get("items"), dict):

@@ -79,7 +79,14 @@ PodPart = Annotated[dict[str, Any], WithJsonSchema(_POD_PART)]
 _NAMED_PART = {
     **_POD_PART,
     "required": ["name"],
-    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 253}},
+    "properties": {
+        "name": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 253,
+            "description": "Name; the other fields are those of a pod.",
+        }
+    },
 }
 NamedPart = Annotated[dict[str, Any], WithJsonSchema(_NAMED_PART)]
 """A pod part in a list that is keyed by ``name``."""

@@ -25,7 +25,8 @@ class CacheSpec(Model):
     """The KV cache: chunks in memory beside the engine (L1) and in Couchbase (L2)."""
 
     ttl: Duration = Field(
-        default="24h", description="Lifetime of a cached chunk since it was last used; 0 keeps it for ever."
+        default="24h",
+        description="Lifetime of a cached chunk since it was last used, for example 90m or 1d12h; 0 keeps it for ever.",
     )
     refresh_ttl: bool = Field(
         default=True, alias="refreshTTL", description="A hit renews the lifetime when less than half of it is left."
@@ -41,7 +42,8 @@ class CacheSpec(Model):
     )
     l1_size: Bytes | None = Field(
         default=None,
-        description="Memory for the cache beside the engine; absent: worked out, up to the operator's limit.",
+        description="Memory for the cache beside the engine, for example 16Gi; absent: worked out, up to the "
+        "operator's limit.",
     )
     working_set: WorkingSetSpec | None = Field(default=None, description="What the bucket should be able to hold.")
     transfer: Literal["EngineDriven"] | None = Field(

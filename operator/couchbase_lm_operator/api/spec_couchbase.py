@@ -72,8 +72,8 @@ class BucketSpec(Model):
     )
     memory_quota: Bytes | None = Field(
         default=None,
-        description="Memory of the bucket per data node, as Couchbase counts it. Absent: what the working set needs, "
-        "at most half of what the cluster has free.",
+        description="Memory of the bucket per data node, as Couchbase counts it, for example 8Gi; 100Mi at least. "
+        "Absent: what the working set needs, at most half of what the cluster has free.",
     )
     replicas: int | None = Field(
         default=None,

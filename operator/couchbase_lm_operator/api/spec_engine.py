@@ -99,7 +99,8 @@ class EngineSpec(Model):
         "the shared memory of the cache on top.",
     )
     startup_timeout: Duration = Field(
-        default="30m", description="How long vLLM may take to load; the rollout counts as failed after twice that."
+        default="30m",
+        description="How long vLLM may take to load, 7d at most; the rollout counts as failed after twice that.",
     )
 
 

@@ -34,7 +34,8 @@ class LMCacheCouchbaseSpec(Model):
     replicas: int = Field(default=1, ge=0, le=1000, description="Number of engine pods.")
     rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="How changed pods replace old ones.")
     termination_grace_period: Duration = Field(
-        default="120s", description="How long a pod may take to finish requests and to store what is in flight."
+        default="120s",
+        description="How long a pod may take to finish requests and to store what is in flight, from 10s to 24h.",
     )
     pod_template: PodTemplateSpec = Field(
         default_factory=PodTemplateSpec, description="What is added to the rendered pods."
