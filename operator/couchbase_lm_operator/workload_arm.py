@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import children, template_pin
+from couchbase_lm_operator.core import children, kept_config, template_pin
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
 from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.metrics import WRITES
@@ -69,6 +69,7 @@ async def run(
         fields_hash=fields_hash,
         template=deployment["spec"]["template"],
         facts=facts,
+        config=kept_config.to_record(observed.model_config),
         approved=approved,
     )
     pinned = copy.deepcopy(deployment)

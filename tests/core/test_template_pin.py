@@ -19,6 +19,7 @@ def _pin(template: dict[str, Any], *kept: Pin, fields: str = "f1", approved: str
         fields_hash=fields,
         template=template,
         facts={"of": template},
+        config=None,
         approved=approved,
     )
 
@@ -70,6 +71,7 @@ def test_records_of_another_resource_do_not_count() -> None:
         fields_hash="f1",
         template=NEW,
         facts={},
+        config=None,
         approved="",
     )
     assert found.template == NEW

@@ -1,9 +1,10 @@
 """Which pod template runs: the one that was pinned for the same fields, not the one rendered today. Pure.
 
 A ControllerRevision keeps each rendered pod template under the hash of the fields that shaped it, with
-the facts that belong to it (numbers in status). As long as that hash is the same, the kept template is
-used, so that a new operator or new defaults change nothing in running pods. What would be rendered today
-is then a pending revision, which ``spec.rollout.approve`` brings into effect.
+the facts that belong to it (numbers in status) and the config.json it was worked out from (``kept_config``).
+As long as that hash is the same, the kept template is used, so that a new operator or new defaults change
+nothing in running pods. What would be rendered today is then a pending revision, which
+``spec.rollout.approve`` brings into effect.
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ def pin(
     fields_hash: str,
     template: dict[str, Any],
     facts: dict[str, Any],
+    config: dict[str, str] | None,
     approved: str,
 ) -> Pin:
     """Return the pod template that is to run.
 
     ``fields_hash`` is ``core.render.pod_template_hash``, ``template`` and ``facts`` are today's rendering,
-    ``approved`` is ``spec.rollout.approve``.
+    ``config`` is what ``core.kept_config`` keeps with them, ``approved`` is ``spec.rollout.approve``.
     """
     today = digest([fields_hash, template], _HASH_LENGTH)
     kept = _newest(children.values(), str(resource["metadata"]["uid"]), fields_hash)
     if kept is None or approved == today:
-        data = {"revision": today, "template": template, "facts": facts}
+        data = {"revision": today, "template": template, "facts": facts, **({"config": config} if config else {})}
         return Pin(today, "", template, facts, _record(resource, children, fields_hash, data))
     data = kept["data"]
     revision = str(data["revision"])
