@@ -15,6 +15,7 @@ from couchbase.cluster import Cluster
 from couchbase.collection import Collection
 from couchbase.options import ClusterOptions
 
+from couchbase_lm_cache import connection
 from e2e.couchbase_emulator.model.documents import Document
 from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
 
@@ -114,6 +115,12 @@ def open_adapter(place: Place) -> Iterator[OpenAdapter]:
     yield make
     for driver in drivers:
         driver.adapter.close()
+
+
+@pytest.fixture
+def eager_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the connection look around ten times as often, so that what it notices is noticed soon."""
+    monkeypatch.setattr(connection, "PROBE_INTERVAL_SECONDS", connection.PROBE_INTERVAL_SECONDS / 10)
 
 
 @pytest.fixture

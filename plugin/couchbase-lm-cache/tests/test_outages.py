@@ -98,6 +98,7 @@ def test_calls_cut_short_by_a_deadline_are_not_taken_for_an_outage(
     assert driver.adapter.report_status()["connection_state"] == "ready"
 
 
+@pytest.mark.usefixtures("eager_probes")
 def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, l1: L1Memory) -> None:
     from lmcache_parts import create_adapter
 
@@ -123,6 +124,7 @@ def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, l1: L1Memory
     driver.adapter.close()
 
 
+@pytest.mark.usefixtures("eager_probes")
 def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory) -> None:
     from lmcache_parts import create_adapter
 

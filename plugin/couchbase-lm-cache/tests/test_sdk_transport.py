@@ -28,9 +28,9 @@ def transport(place: Place) -> Iterator[SdkTransport]:
     transport.close()
 
 
-def open_transport(place: Place, **changes: object) -> SdkTransport:
+def open_transport(place: Place, seconds: float = SECONDS, **changes: object) -> SdkTransport:
     settings = CouchbaseLMCacheConfig.from_dict(place.params | changes, environ={})
-    return connect(settings, Credentials(USERNAME, PASSWORD), SECONDS)
+    return connect(settings, Credentials(USERNAME, PASSWORD), seconds)
 
 
 def buffer(content: bytes) -> GuardedBuffer:
@@ -110,7 +110,7 @@ def test_busy_silent_and_denying_servers_are_told_apart(transport: SdkTransport,
     assert time.monotonic() - begun < 2
     faults.clear()
     with pytest.raises(ConnectError, match="does not exist, or the user lacks the roles"):
-        open_transport(place, collection_name="nowhere")
+        open_transport(place, seconds=1.0, collection_name="nowhere")
     place.emulator.create_user("reader", "reader-password", f"data_reader[{BUCKET}]")
     settings = CouchbaseLMCacheConfig.from_dict(place.params, environ={})
     reader = connect(settings, Credentials("reader", "reader-password"), SECONDS)
@@ -152,4 +152,4 @@ def test_tls_verifies_against_the_given_ca_only() -> None:
             assert transport.write_json("d", b"{}", 0, SECONDS) is Outcome.OK
             transport.close()
         with pytest.raises(ConnectError, match="certificate"):
-            connect(CouchbaseLMCacheConfig.from_dict(params, environ={}), credentials, 3.0)
+            connect(CouchbaseLMCacheConfig.from_dict(params, environ={}), credentials, 1.0)

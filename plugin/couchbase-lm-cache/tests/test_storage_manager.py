@@ -90,7 +90,8 @@ def test_chunks_written_before_the_server_stops_are_stored(place: Place) -> None
 
 
 def test_serving_goes_on_while_couchbase_is_not_there_yet(place: Place) -> None:
-    params = place.params | {"connection_string": "couchbase://127.0.0.1:1", "startup": "degraded"}
+    nowhere = {"connection_string": "couchbase://127.0.0.1:1", "startup": "degraded", "connect_timeout_seconds": 1.0}
+    params = place.params | nowhere
     with manager(params) as one:
         written = one.put(keys(3))
         result = one.answer(one.ask(keys(5)), timeout_seconds=5)

@@ -32,6 +32,8 @@ _SUSPECT_CALL_TIMEOUT_SECONDS = 2.0
 _ENOUGH_TO_ANSWER_SECONDS = 1.0
 _RECONNECT_AFTER_OUTAGE_SECONDS = 30.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 10.0
+_ATTEMPT_SHARE = 0.8
+"""Part of ``connect_timeout_seconds`` for one attempt: it must fail, and say why, before a strict start gives up."""
 _CALLS_WITHOUT_ANSWER = 2
 """So many calls in a row in which no document got an answer turn *ready* into *unavailable*."""
 
@@ -224,7 +226,8 @@ class Connection:
     def _connect(self) -> bool:
         try:
             credentials = self._credentials.read()
-            transport = self._open_transport(self._settings, credentials, self._settings.connect_timeout_seconds)
+            limit = _ATTEMPT_SHARE * self._settings.connect_timeout_seconds
+            transport = self._open_transport(self._settings, credentials, limit)
         except (ConnectError, CredentialsError) as error:
             self._not_connected(str(error))
             return False

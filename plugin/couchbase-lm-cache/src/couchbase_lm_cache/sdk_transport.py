@@ -153,7 +153,7 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
             uses_tls = settings.connection_string.startswith("couchbases://")
             raise ConnectError(why_not_connected(error, bucket=settings.bucket_name, uses_tls=uses_tls)) from None
         transport = SdkTransport(clusters, collections)
-        outcome = transport.exists(PROBE_KEYS[:1], max(1.0, deadline - time.monotonic()))[0]
+        outcome = transport.exists(PROBE_KEYS[:1], max(0.3, deadline - time.monotonic()))[0]
         if outcome not in (Outcome.OK, Outcome.MISSING):
             raise ConnectError(_why_unusable(outcome, settings))
         undo.pop_all()
