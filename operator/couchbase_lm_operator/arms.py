@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.observed import Observed
     from couchbase_lm_operator.core.plan import Plan
+    from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.io.cluster import Cluster
-    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
     from couchbase_lm_operator.memory import Memory
     from couchbase_lm_operator.status_writer import StatusWriter
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.couchbase_state import BucketRecord
     from couchbase_lm_operator.core.observed import Manifest
     from couchbase_lm_operator.gather import Gatherer
-    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
+    from couchbase_lm_operator.io.addresses import AddressGuard
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from couchbase_lm_operator.core.compat import defaults
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.errors import ClusterError, ClusterGoneError, OperatorError
 from couchbase_lm_operator.gather import Gatherer
+from couchbase_lm_operator.io.addresses import guard_for
 from couchbase_lm_operator.io.cluster import Cluster
-from couchbase_lm_operator.io.couchbase.addresses import guard_for
 from couchbase_lm_operator.io.health import HealthServer, Watchdog
 from couchbase_lm_operator.io.hf_hub import ModelHub
 from couchbase_lm_operator.io.kube_api import KubeApi
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.observed import Manifest
-    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
+    from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.settings import Settings
 
 logger = logging.getLogger(__name__)

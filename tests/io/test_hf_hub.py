@@ -9,7 +9,7 @@ import pytest
 
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, Unread
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard, guard_for
+from couchbase_lm_operator.io.addresses import AddressGuard, guard_for
 from couchbase_lm_operator.io.hf_hub import MAX_CONFIG_BYTES, HubModel, ModelHub
 from tests.model_hub import COMMIT, CONFIG, Hub, running_hub
 

@@ -13,8 +13,8 @@ from couchbase_lm_operator.core import connection_string
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.core.couchbase_state import LoginProblem
 from couchbase_lm_operator.io import kv_login
+from couchbase_lm_operator.io.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase.node_services import nodes_from
 from couchbase_lm_operator.io.kv_login import Keyspace, LoginProver
 from e2e.couchbase_emulator import Emulator

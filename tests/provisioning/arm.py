@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator.core import bucket_record, ownership, provisioning
 from couchbase_lm_operator.core.couchbase_state import BucketGoal, BucketRecord, CouchbaseGoal
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
+from couchbase_lm_operator.io.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pytest
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.core.verdict import Refuse, Wait
+from couchbase_lm_operator.io.addresses import AddressGuard, guard_for
 from couchbase_lm_operator.io.couchbase import http as couchbase_http
 from couchbase_lm_operator.io.couchbase.access import Credentials
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard, guard_for
 from e2e.couchbase_emulator import Emulator
 from tests.provisioning.arm import BUCKET, PASSWORD, USER, Arm, arm_for, bucket_goal, couchbase_goal
 

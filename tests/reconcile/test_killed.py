@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
+from couchbase_lm_operator.io.addresses import AddressGuard
 from couchbase_lm_operator.io.cluster import Cluster
 from couchbase_lm_operator.io.couchbase import writing
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 from couchbase_lm_operator.io.kube_api import KubeApi
 from couchbase_lm_operator.memory import Memories
 from couchbase_lm_operator.runtime import make_reconciler

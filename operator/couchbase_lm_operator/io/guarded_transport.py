@@ -15,7 +15,7 @@ from couchbase_lm_operator.core.connection_string import Address
 if TYPE_CHECKING:
     import ssl
 
-    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
+    from couchbase_lm_operator.io.addresses import AddressGuard
 
 _PORTS = {"http": 80, "https": 443}
 

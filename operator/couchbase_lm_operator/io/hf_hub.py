@@ -20,7 +20,7 @@ import httpx
 
 from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, Unread
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard, ForbiddenAddressError, UnresolvedError
+from couchbase_lm_operator.io.addresses import AddressGuard, ForbiddenAddressError, UnresolvedError
 from couchbase_lm_operator.io.guarded_transport import GuardedTransport, address_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import scramp
 
 from couchbase_lm_operator.core.couchbase_state import LoginProblem, LoginState
-from couchbase_lm_operator.io.couchbase.addresses import ForbiddenAddressError, UnresolvedError
+from couchbase_lm_operator.io.addresses import ForbiddenAddressError, UnresolvedError
 from couchbase_lm_operator.io.couchbase.node_services import nodes_from
 from couchbase_lm_operator.io.kv_wire import Feature, KvConnection, Opcode, ProtocolError, Status
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from couchbase_lm_operator.core.connection_string import Address, ConnectionString
+    from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
-    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 
 NODE_TIMEOUT_SECONDS = 6.0
 _SCRAM = {"SCRAM-SHA512": "SCRAM-SHA-512", "SCRAM-SHA256": "SCRAM-SHA-256", "SCRAM-SHA1": "SCRAM-SHA-1"}

@@ -16,9 +16,9 @@ from couchbase_lm_operator.core.couchbase_state import (
     Trouble,
     UserAccess,
 )
+from couchbase_lm_operator.io.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase import answers, reading, writing
 from couchbase_lm_operator.io.couchbase.access import TlsTrust
-from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 from couchbase_lm_operator.io.couchbase.http import ManagementApi, TroubleError
 from couchbase_lm_operator.io.kv_login import Keyspace, LoginProver
 

@@ -1,4 +1,4 @@
-"""HTTP to the management API: the only module that imports httpx.
+"""HTTP to the management API.
 
 Endpoints are tried in turn until one answers. No redirect is followed, no proxy or netrc of the
 environment is used, addresses pass the guard, answers are cut at a size, and no body leaves this package.
@@ -16,13 +16,13 @@ import httpx
 
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
-from couchbase_lm_operator.io.couchbase.addresses import ForbiddenAddressError, UnresolvedError
+from couchbase_lm_operator.io.addresses import ForbiddenAddressError, UnresolvedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
-    from couchbase_lm_operator.io.couchbase.addresses import AddressGuard
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 CONNECT_TIMEOUT_SECONDS = 4.0

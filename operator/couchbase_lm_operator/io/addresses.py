@@ -49,12 +49,12 @@ class AddressGuard:
         judged = plain or address
         if judged.is_link_local or judged.is_multicast or judged.is_unspecified or judged in _METADATA:
             raise ForbiddenAddressError(
-                f"{target.host} is a link-local or special address, to which the operator does not connect: use the "
-                "address of a Couchbase node or Service."
+                f"{target.host} is a link-local or special address, to which the operator does not connect: name the "
+                "address of the server itself."
             )
         if (judged, target.port) in self.api_servers:
             raise ForbiddenAddressError(
-                f"{target.authority} is the Kubernetes API server: use the address of a Couchbase node or Service."
+                f"{target.authority} is the Kubernetes API server: name the address of another server."
             )
 
 
