@@ -132,7 +132,7 @@ def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory) -> None:
         prepare(emulator)
         emulator.create_collection(BUCKET, SCOPE, "three")
         params = Place(emulator, "three").params
-        driver = Driver(create_adapter(params | {"kv_timeout_seconds": 1.0, "task_deadline_seconds": 5.0}))
+        driver = Driver(create_adapter(params | {"kv_timeout_seconds": 2.0, "task_deadline_seconds": 5.0}))
         source, target = l1.filled(*[KIB] * 60), l1.take(*[KIB] * 60)
         assert driver.store(keys(60), source).is_successful()
         assert driver.load(keys(60), target) == [True] * 60
@@ -141,6 +141,11 @@ def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory) -> None:
         assert driver.adapter.report_status()["connection_state"] == "ready"
         found = driver.lookup(keys(60))
         assert 0 < sum(found) < 60
+        begun = time.monotonic()
+        requests = [driver.adapter.submit_lookup_and_lock_task(keys(60)) for _ in range(12)]
+        answers = [driver.looked_up(task, 60) for task in requests]
+        assert time.monotonic() - begun < 4, "requests queue up behind the node that is down"
+        assert answers.count(found) > 6, "the other two nodes were not heard"
         emulator.faults.revive_node(2)
         wait_until(lambda: is_healthy(driver), "recovery")
         driver.adapter.close()

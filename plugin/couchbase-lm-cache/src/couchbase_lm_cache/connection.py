@@ -29,6 +29,7 @@ PROBE_INTERVAL_SECONDS = 5.0
 _OUTAGE_PROBE_INTERVAL_SECONDS = 1.0
 _PROBE_TIMEOUT_SECONDS = 2.0
 _SUSPECT_CALL_TIMEOUT_SECONDS = 2.0
+_PARTIAL_LOOKUP_TIMEOUT_SECONDS = 0.5
 _ENOUGH_TO_ANSWER_SECONDS = 1.0
 _RECONNECT_AFTER_OUTAGE_SECONDS = 30.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 10.0
@@ -115,6 +116,12 @@ class Connection:
         """Limit of one call: short while some data node does not answer, so that requests do not pile up."""
         limit = self._settings.kv_timeout_seconds
         return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self._partial or self._unanswered_calls else limit
+
+    @property
+    def lookup_timeout_seconds(self) -> float:
+        """Limit of one lookup call: those wait for every node, and all requests wait for lookups."""
+        limit = self.call_timeout_seconds
+        return min(limit, _PARTIAL_LOOKUP_TIMEOUT_SECONDS) if self._partial else limit
 
     def note(self, outcomes: Sequence[Outcome], began: float) -> None:
         """Learn from a finished call; a few calls without any answer stop all traffic until a probe succeeds.

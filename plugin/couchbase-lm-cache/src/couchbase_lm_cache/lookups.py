@@ -50,7 +50,7 @@ class Lookups:
         if transport is not None:
             asked = keys[start : start + _KEYS_PER_CALL]
             began = time.monotonic()
-            outcomes = transport.exists(asked, min(self._connection.call_timeout_seconds, task.remaining_seconds))
+            outcomes = transport.exists(asked, min(self._connection.lookup_timeout_seconds, task.remaining_seconds))
             self._connection.note(outcomes, began)
             for offset, outcome in enumerate(outcomes):
                 found[start + offset] = outcome is Outcome.OK
