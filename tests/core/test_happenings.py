@@ -33,5 +33,16 @@ def test_a_stalled_resource_and_lost_couchbase_are_warnings() -> None:
     assert [each.kind for each in happenings(_status(CacheHealthy=("True", "CacheHealthy")), lost)] == ["Warning"]
 
 
+def test_a_new_warning_is_told_once_and_its_end_is_not() -> None:
+    first = {"reason": "NeverCached", "message": "Contexts of 100 tokens are never cached."}
+    warned = {"conditions": [], "warnings": [first]}
+    told = happenings({}, warned)
+    assert [(each.kind, each.reason, each.message) for each in told] == [("Warning", *first.values())]
+    assert happenings(warned, warned) == []
+    assert happenings(warned, {"conditions": []}) == []
+    changed = {"reason": "NeverCached", "message": "Contexts of 200 tokens are never cached."}
+    assert len(happenings(warned, {"conditions": [], "warnings": [changed]})) == 1
+
+
 def test_what_is_not_known_is_not_told() -> None:
     assert happenings(_status(BucketReady=("True", "BucketReady")), _status(BucketReady=("Unknown", "Waits"))) == []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from couchbase_lm_operator import names
+from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import SecretValue
@@ -24,7 +25,14 @@ from tests.core.planning import (
     spec_of,
 )
 
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.plan import Plan
+
 BASE = plan_of(spec_of())
+
+
+def _reasons(plan: Plan) -> list[Reason]:
+    return [warning.reason for warning in plan.warnings]
 
 
 @pytest.mark.parametrize(
@@ -86,13 +94,13 @@ def test_a_hub_model_with_a_config_map_keeps_the_revision_of_the_spec(revision: 
         assert flag_value(vllm, "--revision") == revision
     other = plan_of(spec_of(model={**model, "revision": "other"}), model_config=config_of(QWEN3_8B, ""))
     assert other.key_prefix != plan.key_prefix
-    assert any("spec.model.revision" in text for text in plan.warnings) == is_warned
+    assert (Reason.WEIGHTS_NOT_PINNED in _reasons(plan)) == is_warned
 
 
 def test_a_users_prefix_is_taken_as_it_is_and_warned_about() -> None:
     plan = plan_of(spec_of(cache={"keyPrefix": "mine-v1:"}))
     assert plan.key_prefix == "mine-v1:"
-    assert any("spec.cache.keyPrefix" in text for text in plan.warnings)
+    assert _reasons(plan) == [Reason.KEY_PREFIX_OVERRIDDEN]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +207,7 @@ def test_every_open_field_is_a_choice_with_a_reason() -> None:
 def test_the_cap_of_l1_is_told() -> None:
     plan = plan_of(spec_of(), release=replace(RELEASE, max_l1_bytes=8 << 30))
     assert plan.sizing.longest_cacheable_tokens < 40960
-    assert any("spec.cache.l1Size" in text for text in plan.warnings)
+    assert _reasons(plan) == [Reason.L1_TOO_SMALL]
 
 
 def test_a_float32_checkpoint_is_run_and_sized_as_bfloat16() -> None:

@@ -124,3 +124,11 @@ class Reason(StrEnum):
     HOST_PATH_NOT_ALLOWED = "HostPathNotAllowed", "hostPath volumes are not allowed by this operator's settings."
     VOLUME_NOT_ALLOWED = "VolumeNotAllowed", "A volume is of a type, name or mount path that pods may not add."
     LABEL_NOT_ALLOWED = "LabelNotAllowed", "A label or annotation of the pods belongs to the operator."
+
+    # Warnings: what works but is probably not meant
+    KEY_PREFIX_OVERRIDDEN = "KeyPrefixOverridden", "spec.cache.keyPrefix replaces the fingerprint of the cached bytes."
+    TLS_NOT_VERIFIED = "TLSNotVerified", "The certificate of Couchbase is not verified."
+    WEIGHTS_NOT_PINNED = "WeightsNotPinned", "The weights can change behind spec.model.revision."
+    ENV_NOT_IN_FINGERPRINT = "EnvNotInFingerprint", "Variables of the engine come from objects that no key covers."
+    L1_TOO_SMALL = "L1TooSmall", "The longest contexts do not fit into L1 and are recomputed."
+    NEVER_CACHED = "NeverCached", "A typical context is shorter than a chunk and is never cached."

@@ -127,6 +127,13 @@ class WorkloadStatus(Model):
     )
 
 
+class WarningStatus(Model):
+    """One thing that works but is probably not meant."""
+
+    reason: str = Field(max_length=64, description="One CamelCase word, for programs.")
+    message: str = Field(max_length=1024, description="A sentence for people.")
+
+
 class LMCacheCouchbaseStatus(Model):
     """What was observed. Written by the operator."""
 
@@ -136,6 +143,12 @@ class LMCacheCouchbaseStatus(Model):
         max_length=32,
         json_schema_extra=list_map("type"),
         description="Ready is the summary; Reconciling and Stalled are present only when true.",
+    )
+    warnings: list[WarningStatus] = Field(
+        default_factory=list,
+        max_length=32,
+        json_schema_extra=list_map("reason"),
+        description="What works but is probably not meant. Absent when there is nothing to tell.",
     )
     model: ModelStatus | None = Field(default=None, description="What was worked out from the model's configuration.")
     capacity: CapacityStatus | None = Field(default=None, description="What fits where.")

@@ -74,7 +74,7 @@ def _shown(plan: Plan, unknown: list[tuple[str, str]], form: str) -> str:
             "numbers": numbers(plan.sizing),
             "choices": [{"field": c.field, "value": c.value, "reason": c.reason} for c in plan.choices],
             "unknown": dict(unknown),
-            "warnings": list(plan.warnings),
+            "warnings": [each.to_dict() for each in plan.warnings],
             "manifests": manifests,
         }
         return dumped(whole, form).replace(_UNKNOWN_ID, _SHOWN_ID)
@@ -82,7 +82,7 @@ def _shown(plan: Plan, unknown: list[tuple[str, str]], form: str) -> str:
     parts = [
         table(number_rows(plan.sizing), ("NUMBER", "VALUE", "MEANING")),
         table([*choices, *((field, "unknown", why) for field, why in unknown)], ("FIELD", "VALUE", "REASON")),
-        *(f"Warning: {text}" for text in plan.warnings),
+        *(f"Warning: {each.message}" for each in plan.warnings),
         "\n".join("---\n" + dumped(manifest, "yaml") for manifest in manifests),
     ]
     return "\n\n".join(parts).replace(_UNKNOWN_ID, _SHOWN_ID)

@@ -1,6 +1,6 @@
 """Which Events tell of the changes between two statuses. Pure.
 
-Only changes of a condition's status or reason are told, so a steady resource has no Events.
+Only changes of a condition's status or reason and new warnings are told, so a steady resource has no Events.
 """
 
 from __future__ import annotations
@@ -43,4 +43,6 @@ def happenings(previous: Mapping[str, Any], current: Mapping[str, Any]) -> list[
             or (name in _BAD_WHEN_TRUE and status == ConditionStatus.TRUE.value)
         )
         told.setdefault(each["reason"], Happening("Warning" if is_bad else "Normal", each["reason"], each["message"]))
-    return list(told.values())
+    known = previous.get("warnings") or []
+    new = [each for each in current.get("warnings") or [] if each not in known]
+    return [*told.values(), *(Happening("Warning", each["reason"], each["message"]) for each in new)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,9 @@ from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.engine_container import engine_arguments
 from couchbase_lm_operator.core.fingerprint import key_prefix
 from couchbase_lm_operator.core.model_reading import config_of
+from couchbase_lm_operator.core.plan_warnings import plan_warnings
 from couchbase_lm_operator.core.pod import grace_times, pod
-from couchbase_lm_operator.core.pod_fields import pod_fields, reads_config_map
+from couchbase_lm_operator.core.pod_fields import pod_fields
 from couchbase_lm_operator.core.pod_inputs import PodInputs
 from couchbase_lm_operator.core.quantity import format_bytes, parse_bytes, parse_seconds
 from couchbase_lm_operator.core.workload import Workload
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.engine_values import EngineValues
     from couchbase_lm_operator.core.model_shape import ModelShape
     from couchbase_lm_operator.core.observed import ModelConfig, Observed
+    from couchbase_lm_operator.core.plan_warnings import PlanWarning
     from couchbase_lm_operator.core.sizing import Sizing
 
 _TRANSFER_MODE = "EngineDriven"
 _TRANSFER_REASON = "vLLM copies blocks through shared memory: the LMCache server needs no access to the GPU."
-# What a hub resolves every branch and tag to.
-_COMMIT = re.compile(r"^[0-9a-f]{40}$")
 # Flags that change nothing in the bytes of a rank: the rank is in the key, and ending is not computing.
 _NOT_IN_FINGERPRINT = ("--tensor-parallel-size", "--shutdown-timeout")
 
@@ -41,8 +40,8 @@ class Plan:
     """What one resource becomes.
 
     ``couchbase`` is the goal of the provisioning arm, ``workload`` everything that the templates show,
-    ``pod_fields`` what users wrote that shapes the pods. ``warnings`` are sentences for people about
-    things that work but are probably not meant.
+    ``pod_fields`` what users wrote that shapes the pods. ``warnings`` tell what works but is probably
+    not meant.
     """
 
     name: str
@@ -60,7 +59,7 @@ class Plan:
     url: str
     pod_fields: dict[str, Any]
     choices: tuple[Choice, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[PlanWarning, ...]
 
 
 def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults) -> Plan:
@@ -106,7 +105,7 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
         url=f"http://{observed.name}.{observed.namespace}.svc:{spec.service.port}/v1",
         pod_fields=pod_fields(spec, config.digest),
         choices=(*values.choices, *_choices(spec, sized, goal, prefix)),
-        warnings=_warnings(spec, values, sized),
+        warnings=plan_warnings(spec, values, sized),
     )
 
 
@@ -193,34 +192,3 @@ def _choices(spec: LMCacheCouchbaseSpec, sized: Sizing, goal: CouchbaseGoal, pre
         # an External user is the one of its Secret
         if given is None and not (is_external and field == "couchbase.user.name")
     )
-
-
-def _warnings(spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing) -> tuple[str, ...]:
-    tls = spec.couchbase.tls
-    is_pinned = values.is_path or bool(_COMMIT.match(values.revision))
-    found = (
-        (
-            spec.cache.key_prefix is not None,
-            "spec.cache.keyPrefix replaces the fingerprint: never use the same prefix for other engines or versions.",
-        ),
-        (
-            tls is not None and tls.insecure_skip_verify,
-            "spec.couchbase.tls.insecureSkipVerify: anybody can pose as the cluster.",
-        ),
-        (
-            reads_config_map(spec) and not is_pinned,
-            (
-                "spec.model.revision is no commit, and with config.json from a ConfigMap nobody resolves it: when the "
-                "weights behind it change, engines read each other's chunks as their own. Set a commit."
-            ),
-        ),
-        (
-            sized.longest_cacheable_tokens < sized.max_context_tokens,
-            f"Contexts beyond {sized.longest_cacheable_tokens} tokens are recomputed: spec.cache.l1Size is too small.",
-        ),
-        (
-            sized.chunks_per_context == 0,
-            f"Contexts of {sized.context_tokens} tokens fill no chunk of {sized.chunk_size_tokens}: never cached.",
-        ),
-    )
-    return tuple(text for is_true, text in found if is_true)

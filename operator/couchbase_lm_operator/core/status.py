@@ -128,7 +128,7 @@ def _summary(progress: Progress) -> list[tuple[ConditionType, ConditionStatus, R
             (ConditionType.STALLED, _TRUE, refusal.reason, refusal.message),
         ]
     reason, message = _what_is_missing(progress)
-    if reason is Reason.SERVING:
+    if reason in {Reason.SERVING, Reason.WORKLOAD_SCALED_TO_ZERO}:
         return [(ConditionType.READY, _TRUE, reason, message)]
     return [(ConditionType.READY, _FALSE, reason, message), _reconciling(reason, message)]
 
@@ -147,6 +147,8 @@ def _what_is_missing(progress: Progress) -> tuple[Reason, str]:
         return Reason.PROGRESSING, "Couchbase is being provisioned."
     if not progress.workload.is_available:
         return progress.workload.reason, progress.workload.message
+    if progress.workload.reason is Reason.WORKLOAD_SCALED_TO_ZERO:
+        return Reason.WORKLOAD_SCALED_TO_ZERO, "Couchbase is provisioned; spec.replicas is 0, so nothing serves."
     return Reason.SERVING, "The engines serve and Couchbase is provisioned."
 
 
@@ -183,7 +185,10 @@ def _couchbase(progress: Progress) -> list[tuple[ConditionType, ConditionStatus,
     size = provisioned.facts.size
     if size is not None and size.is_below_working_set:
         quota, needed = format_bytes(size.quota_per_node_bytes), format_bytes(size.needed_per_node_bytes)
-        told = f"The bucket has {quota} on each data node; spec.cache.workingSet needs {needed}."
+        told = (
+            f"The bucket has {quota} on each data node; spec.cache.workingSet needs {needed}: raise "
+            "spec.couchbase.bucket.memoryQuota, or lower the working set."
+        )
         result.append((ConditionType.BELOW_WORKING_SET, _TRUE, Reason.BELOW_WORKING_SET, told))
     return result
 
@@ -201,6 +206,8 @@ def _blocks(progress: Progress, previous: dict[str, Any]) -> dict[str, Any]:
     if plan is not None:
         blocks["couchbase"] = _couchbase_block(progress, blocks["couchbase"], provisioned)
     blocks["workload"] = _workload_block(progress, previous.get("workload") or {})
+    told = previous.get("warnings") if plan is None else [each.to_dict() for each in plan.warnings]
+    blocks["warnings"] = told or []
     return blocks
 
 

@@ -1,0 +1,90 @@
+"""What works but is probably not meant: told by ``lmcb plan``, in ``status.warnings`` and as an Event. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.pod_fields import reads_config_map
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+    from couchbase_lm_operator.core.engine_values import EngineValues
+    from couchbase_lm_operator.core.sizing import Sizing
+
+# What a hub resolves every branch and tag to.
+_COMMIT = re.compile(r"^[0-9a-f]{40}$")
+
+
+@dataclass(frozen=True)
+class PlanWarning:
+    """One of them; ``message`` names the field."""
+
+    reason: Reason
+    message: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the form that status and ``lmcb plan -o json`` show."""
+        return {"reason": self.reason.value, "message": self.message}
+
+
+def plan_warnings(spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing) -> tuple[PlanWarning, ...]:
+    """Return the warnings of a plan, at most one for each reason."""
+    tls = spec.couchbase.tls
+    is_pinned = values.is_path or bool(_COMMIT.match(values.revision))
+    found = (
+        (
+            spec.cache.key_prefix is not None,
+            Reason.KEY_PREFIX_OVERRIDDEN,
+            "spec.cache.keyPrefix replaces the fingerprint: never use the same prefix for other engines or versions.",
+        ),
+        (
+            tls is not None and tls.insecure_skip_verify,
+            Reason.TLS_NOT_VERIFIED,
+            "spec.couchbase.tls.insecureSkipVerify: anybody can pose as the cluster.",
+        ),
+        (
+            reads_config_map(spec) and not is_pinned,
+            Reason.WEIGHTS_NOT_PINNED,
+            (
+                "spec.model.revision is no commit, and with config.json from a ConfigMap nobody resolves it: when the "
+                "weights behind it change, engines read each other's chunks as their own. Set a commit."
+            ),
+        ),
+        (
+            bool(_by_reference(spec)) and spec.cache.key_prefix is None,
+            Reason.ENV_NOT_IN_FINGERPRINT,
+            (
+                f"{' and '.join(_by_reference(spec))}: values that come from other objects are not in the fingerprint. "
+                "When one that changes the KV cache is edited there, engines read each other's chunks as their own: "
+                "write such values into spec.engine.env, or set another spec.cache.keyPrefix with each edit."
+            ),
+        ),
+        (
+            sized.longest_cacheable_tokens < sized.max_context_tokens,
+            Reason.L1_TOO_SMALL,
+            (
+                f"Contexts beyond {sized.longest_cacheable_tokens} tokens are recomputed: spec.cache.l1Size, or the "
+                "operator's limit of it, is too small."
+            ),
+        ),
+        (
+            sized.chunks_per_context == 0,
+            Reason.NEVER_CACHED,
+            f"Contexts of {sized.context_tokens} tokens fill no chunk of {sized.chunk_size_tokens}: never cached.",
+        ),
+    )
+    return tuple(PlanWarning(reason, text) for is_true, reason, text in found if is_true)
+
+
+def _by_reference(spec: LMCacheCouchbaseSpec) -> list[str]:
+    """Return the fields that take values from ConfigMaps, or whole Secrets.
+
+    A single key of a Secret is a token or a password, and no setting of the engine.
+    """
+    engine = spec.engine
+    names = [str(each["name"]) for each in engine.env if "configMapKeyRef" in (each.get("valueFrom") or {})]
+    single = [f"spec.engine.env ({', '.join(names)})"] if names else []
+    return [*(["spec.engine.envFrom"] if engine.env_from else []), *single]
