@@ -4,7 +4,7 @@ One GET of ``{endpoint}/{model}/resolve/{revision}/config.json`` gives the file 
 commit that it belongs to, so that the numbers in a plan belong to the weights the pods load. The author of a
 resource chooses the endpoint: addresses are guarded at every connection, redirects stay at that endpoint (the
 public hub's do), and what is sent is cut at a size. Tokens travel in a header only and appear in no message.
-Protocol: https://huggingface.co/docs/hub, as huggingface_hub speaks it.
+Protocol: https://huggingface.co/docs/hub (resolve URLs, X-Repo-Commit, X-Error-Code).
 """
 
 from __future__ import annotations
