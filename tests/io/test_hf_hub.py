@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,19 @@ async def test_a_dead_hub_is_told() -> None:
     found = await ModelHub().config(model(hub))
     assert isinstance(found, Unread)
     assert "does not answer" in found.detail
+
+
+async def test_a_hub_that_hangs_is_given_up() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with server:
+        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        found = await ModelHub(deadline_seconds=0.2).config(HubModel("org/model", endpoint=endpoint))
+    assert isinstance(found, Unread)
+    assert found.is_outage
 
 
 async def test_what_a_branch_led_to_last_stands_while_the_hub_is_out_of_order(hub: Hub) -> None:

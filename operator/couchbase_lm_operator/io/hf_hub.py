@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 DEFAULT_ENDPOINT = "https://huggingface.co"
 # Also what the record of a pod template can hold beside the template: see core.kept_config.
 MAX_CONFIG_BYTES = 256 * 1024
-_CONNECT_SECONDS, _READ_SECONDS, _WHOLE_SECONDS = 4.0, 10.0, 20.0
+# A pass waits for the hub, so a hub that hangs must not hold back the repair of what drifted.
+_CONNECT_SECONDS, _READ_SECONDS, _DEADLINE_SECONDS = 3.0, 6.0, 8.0
 _MAX_REDIRECTS = 5
 _FILE = "config.json"
 _CACHED_CONFIGS = 64
@@ -58,9 +59,11 @@ class ModelHub:
     """Reads configs. Those of a commit never change and are kept in memory.
 
     What a branch led to last stands while the hub cannot be asked. What one token read is not given to another.
+    ``deadline_seconds`` is the longest that one question takes.
     """
 
-    def __init__(self, guard: AddressGuard | None = None) -> None:
+    def __init__(self, guard: AddressGuard | None = None, *, deadline_seconds: float = _DEADLINE_SECONDS) -> None:
+        self._deadline_seconds = deadline_seconds
         self._guard = guard or AddressGuard()
         self._known: dict[HubModel, ModelConfig] = {}
         self._latest: dict[HubModel, ModelConfig] = {}
@@ -82,7 +85,7 @@ class ModelHub:
 
     async def _asked(self, model: HubModel, url: httpx.URL) -> Found:
         try:
-            async with asyncio.timeout(_WHOLE_SECONDS), self._client(url) as client:
+            async with asyncio.timeout(self._deadline_seconds), self._client(url) as client:
                 return await self._read(client, url, model)
         except ForbiddenAddressError as error:
             return Unread(_what(model), f"spec.model.config.hub.endpoint: {str(error).rstrip('.')}")
