@@ -62,6 +62,20 @@ def test_available_means_this_generation_on_all_replicas(deployment: Any, is_ava
     assert (state.is_available, state.reason, state.is_stuck) == (is_available, reason, False)
 
 
+@pytest.mark.parametrize(
+    ("deployment", "told"),
+    [
+        (_deployment(**_all(1)), "1 replicas are ready, 2 are wanted."),
+        (_deployment(**{**_all(2), "updatedReplicas": 1}), "1 of 2 replicas have the new template."),
+        (_deployment(**{**_all(2), "replicas": 3}), "3 replicas exist, 2 are wanted"),
+        (_deployment(wanted=0, **_all(1)), "1 replicas exist, 0 are wanted"),
+        (_deployment(seen=2, **_all(2)), "its rollout has not begun yet"),
+    ],
+)
+def test_a_rollout_says_what_it_waits_for_also_when_all_old_pods_are_ready(deployment: Any, told: str) -> None:
+    assert told in workload_state(deployment, ()).message
+
+
 def test_a_crash_is_told_without_volatile_figures() -> None:
     state = workload_state(_deployment(), [_pod(**_CRASHING)])
     assert state.reason == "WorkloadFailing"

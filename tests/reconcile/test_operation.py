@@ -71,6 +71,8 @@ async def test_the_rights_of_one_namespace_are_enough(world: World, tmp_path: Pa
         await until(is_scaled)
         await world.make_available()
         await world.until_condition("WorkloadAvailable", "True", "WorkloadScaledToZero")
+        found = await world.until_condition("Ready", "True", "WorkloadScaledToZero")
+        assert "nothing serves" in found["message"]
         events, _ = await world.cluster.objects("Event", world.namespace)
         assert {"Serving", "CredentialsReady"} <= {each["reason"] for each in events}
         await world.delete(names.KIND, "demo")

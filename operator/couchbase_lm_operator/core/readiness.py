@@ -45,6 +45,7 @@ class WorkloadState:
     ready_replicas: int = 0
 
 
+_NOT_TAKEN_UP = "The Deployment was changed; its rollout has not begun yet."
 NOT_RENDERED = WorkloadState(
     is_available=False,
     is_stuck=False,
@@ -70,9 +71,19 @@ def workload_state(deployment: Manifest | None, pods: Sequence[PodState]) -> Wor
     else:
         conditions = {each["type"]: each for each in status.get("conditions") or []} if is_seen else {}
         is_stuck, reason, message = _why_not(
-            conditions, _pod_trouble(pods), f"{ready} replicas are ready, {wanted} are wanted."
+            conditions, _pod_trouble(pods), _progress(wanted, ready, counts) if is_seen else _NOT_TAKEN_UP
         )
     return WorkloadState(is_available, is_stuck, reason, message, counts[0], ready)
+
+
+def _progress(wanted: int, ready: int, counts: list[int]) -> str:
+    """Return how far a rollout is, which is more than how many pods are ready: those may be of the old template."""
+    existing, updated, _ = counts
+    if ready < wanted or existing < wanted:
+        return f"{ready} replicas are ready, {wanted} are wanted."
+    if updated < wanted:
+        return f"{updated} of {wanted} replicas have the new template."
+    return f"{existing} replicas exist, {wanted} are wanted: pods that are no longer wanted are ending."
 
 
 def _why_not(conditions: dict[str, Any], trouble: tuple[Reason, str] | None, progress: str) -> tuple[bool, Reason, str]:
