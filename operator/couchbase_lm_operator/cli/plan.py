@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.cli import documents
+from couchbase_lm_operator.cli import admission, documents
 from couchbase_lm_operator.cli.failure import BadInputError
 from couchbase_lm_operator.cli.numbers import number_rows, numbers
 from couchbase_lm_operator.cli.offline import UNKNOWN_NAMESPACE_UID, offline_plan
@@ -47,11 +48,17 @@ def plan_command(file: str, config_path: str | None, namespace: str, output: str
 
 
 def _spec(resource: Manifest, path: str) -> LMCacheCouchbaseSpec:
+    """Return the spec as the API server would take it: no unknown field, no text for a number, no broken rule."""
     try:
-        return LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {}, extra="forbid")
+        text = json.dumps(resource.get("spec") or {}, default=str)
+        spec = LMCacheCouchbaseSpec.model_validate_json(text, extra="forbid", strict=True)
     except ValidationError as error:
-        problems = [f"  spec.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise BadInputError(f"{path} is not a valid {names.KIND}:\n" + "\n".join(problems)) from error
+        problems = [f"spec.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+    else:
+        problems = admission.refusals(resource["metadata"]["name"], spec)
+        if not problems:
+            return spec
+    raise BadInputError(f"{path} is not a valid {names.KIND}:\n" + "\n".join(f"  {each}" for each in problems))
 
 
 def _config(
