@@ -19,13 +19,13 @@ class EmulatorFaults:
     place: manifests.Place
     admin_password: str
 
-    def kill_nodes(self) -> None:
-        """Drop every client connection and refuse new ones; the data stays."""
-        self._post({"kill_node": 0})
+    def kill_node(self, revive_after_seconds: float) -> None:
+        """Drop every connection of the only node and refuse new ones for a while; it comes back empty."""
+        self._post({"kill_node": 0, "revive_after_seconds": revive_after_seconds})
 
     def clear(self) -> None:
         """Behave well again."""
-        self._post({"clear": True, "revive_node": 0})
+        self._post({"clear": True})
 
     def write_count(self) -> int:
         """Return how many writes, over REST and KV, the emulator has taken since its start."""

@@ -17,6 +17,11 @@ def container_status(kube: Kube, namespace: str, pod: str, container: str) -> di
     return next(dict(item) for item in listed if item["name"] == container)
 
 
+def restarts(kube: Kube, namespace: str, pod: str, container: str) -> int:
+    """Return how often a container of a pod was started again."""
+    return int(str(container_status(kube, namespace, pod, container)["restartCount"]))
+
+
 def kill_container(kube: Kube, namespace: str, pod: str, container: str) -> None:
     """Send SIGKILL to the main process of a container of a pod that a test created."""
     container_id = str(container_status(kube, namespace, pod, container)["containerID"]).rpartition("/")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,10 +17,13 @@ from e2e.demo.kube import DemoError
 from e2e.demo.metrics import read_counters
 from e2e.demo.prompt import new_prompt
 from tests.journey.conftest import Installation
-from tests.journey.node_process import container_status, kill_container
+from tests.journey.node_process import container_status, kill_container, restarts
 from tests.journey.waiting import until
 
 LONGEST_WAIT_SECONDS = 45
+# 30 s on a machine of its own; two engines and the tests share two cores here
+BACK_WITHIN_SECONDS = 90
+OUTAGE_SECONDS = 75
 
 
 @pytest.mark.engine
@@ -27,11 +31,13 @@ LONGEST_WAIT_SECONDS = 45
 def test_killed_engine_comes_back_while_the_other_replica_answers(installation: Installation) -> None:
     place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
 
+    before = restarts(installation.kube, place, victim, names.CONTAINER_VLLM)
+
     kill_container(installation.kube, place, victim, names.CONTAINER_VLLM)
 
     with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
         assert ask(url, installation.served_model, "Say hello.").text
-    until(lambda: container_status(installation.kube, place, victim, names.CONTAINER_VLLM)["restartCount"] == 1, 60)
+    until(lambda: restarts(installation.kube, place, victim, names.CONTAINER_VLLM) == before + 1, 60)
     installation.wait_until_healthy()
     with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url:
         assert ask(url, installation.served_model, "Say hello.").text
@@ -45,29 +51,35 @@ def test_killed_idle_sidecar_fails_no_request_and_serves_from_couchbase_again(in
     with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
         ask(url, installation.served_model, prompt.text)
 
+    restarted = restarts(installation.kube, place, victim, names.CONTAINER_LMCACHE)
     kill_container(installation.kube, place, victim, names.CONTAINER_LMCACHE)
     killed = time.monotonic()
 
+    def is_back() -> bool:
+        sidecar = container_status(installation.kube, place, victim, names.CONTAINER_LMCACHE)
+        is_new = sidecar["restartCount"] == restarted + 1 and bool(sidecar["ready"])
+        return is_new and installation.transfers_over_shared_memory(victim)
+
     with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url:
-        while time.monotonic() < killed + 30:
+        while not is_back():
             assert ask(url, installation.served_model, "Say hello.", timeout_seconds=LONGEST_WAIT_SECONDS).text
+            assert time.monotonic() < killed + BACK_WITHIN_SECONDS
         before = read_counters(installation.kube, place, victim, url)
         ask(url, installation.served_model, prompt.text)
         after = read_counters(installation.kube, place, victim, url)
     assert after.since(before).external_hit_tokens > 0
-    assert installation.transfers_over_shared_memory(victim)
 
 
 @pytest.mark.engine
 @pytest.mark.timeout(900)
 def test_sidecar_killed_under_load_hangs_nothing_and_the_pod_comes_back(installation: Installation) -> None:
     place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
-    known, stop = new_prompt(tokens=2000), time.monotonic() + 25
+    known, stop = new_prompt(tokens=1000), threading.Event()
     waits: list[float] = []
 
     def keep_asking(url: str) -> None:
         # in turns a prompt that is computed and stored, and one that is loaded
-        while time.monotonic() < stop:
+        while not stop.is_set():
             for prompt in (new_prompt(tokens=1000), known):
                 started = time.monotonic()
                 # an engine that dies with its sidecar may break a request; it must not let it wait
@@ -81,10 +93,10 @@ def test_sidecar_killed_under_load_hangs_nothing_and_the_pod_comes_back(installa
         ThreadPoolExecutor(3) as pool,
     ):
         asking = [pool.submit(keep_asking, url) for _ in range(3)]
-        time.sleep(12)
-        assert waits
+        until(lambda: len(waits) >= len(asking), 120)
         kill_container(installation.kube, place, victim, names.CONTAINER_LMCACHE)
         assert ask(other_url, installation.served_model, "Say hello.", timeout_seconds=LONGEST_WAIT_SECONDS).text
+        stop.set()
         for each in asking:
             each.result()
 
@@ -100,15 +112,13 @@ def test_couchbase_outage_keeps_serving_and_shows_in_cache_healthy(installation:
     place, (pod, _) = installation.place.name, installation.workload.pods()[:2]
     until(lambda: installation.condition("CacheHealthy").get("status") == "True", 120)
 
-    installation.faults().kill_nodes()
+    installation.faults().kill_node(OUTAGE_SECONDS)
 
-    until(lambda: installation.condition("CacheHealthy").get("status") == "False", 120)
-    assert installation.condition("Ready")["status"] == "True"
+    until(lambda: installation.condition("CacheHealthy").get("status") == "False", OUTAGE_SECONDS)
+    ready = installation.condition("Ready")
+    assert ready["status"] == "True", ready
     with installation.kube.forward(place, f"pod/{pod}", SERVING_PORT) as url:
         prompt = new_prompt(tokens=1500)
         answer = ask(url, installation.served_model, prompt.text, timeout_seconds=LONGEST_WAIT_SECONDS)
     assert prompt.fact in answer.text
-
-    installation.faults().clear()
-
-    until(lambda: installation.condition("CacheHealthy").get("status") == "True", 120)
+    until(lambda: installation.condition("CacheHealthy").get("status") == "True", OUTAGE_SECONDS + 120)
