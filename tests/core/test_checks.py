@@ -9,7 +9,7 @@ import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.checks import check
-from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, Unread
+from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, SecretValue, Unread
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from tests.core.planning import QWEN3_8B, RELEASE, config_of, observed_with, spec_of
 
@@ -169,3 +169,12 @@ def test_external_credentials_are_waited_for_but_our_own_are_not() -> None:
     }
     assert isinstance(verdict(external, user_credentials=missing), Wait)
     assert verdict({}, user_credentials=missing) == Proceed()
+
+
+def test_the_engines_never_log_in_as_the_administrator() -> None:
+    admin = SecretValue("cb-admin", "1", {"username": "Administrator", "password": "x"})
+    said = verdict({"couchbase": {"user": {"name": "Administrator"}}}, admin_credentials=admin)
+    assert isinstance(said, Refuse)
+    assert said.reason == Reason.USER_NAME_REFUSED
+    assert "spec.couchbase.user.name" in said.message
+    assert verdict({"couchbase": {"user": {"name": "engines"}}}, admin_credentials=admin) == Proceed()

@@ -69,7 +69,7 @@ def test_available_means_this_generation_on_all_replicas(deployment: Any, is_ava
         (_deployment(**{**_all(2), "updatedReplicas": 1}), "1 of 2 replicas have the new template."),
         (_deployment(**{**_all(2), "replicas": 3}), "3 replicas exist, 2 are wanted"),
         (_deployment(wanted=0, **_all(1)), "1 replicas exist, 0 are wanted"),
-        (_deployment(seen=2, **_all(2)), "its rollout has not begun yet"),
+        (_deployment(seen=2, **_all(2)), "not taken up the Deployment"),
     ],
 )
 def test_a_rollout_says_what_it_waits_for_also_when_all_old_pods_are_ready(deployment: Any, told: str) -> None:

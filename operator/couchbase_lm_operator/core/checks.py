@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import flags
 from couchbase_lm_operator.core.model_reading import reading_verdict
-from couchbase_lm_operator.core.observed import Missing, Unread
+from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.pod_checks import refused_pod_template
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def check(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults) -> Verdict:
     """Return whether ``core.plan.make_plan`` will give a plan for this resource, and if not, why."""
-    refusal = check_spec(spec, defaults)
+    refusal = check_spec(spec, defaults) or _refused_user(spec, observed)
     if refusal is not None:
         return refusal
     for verdict in (_references(spec, observed), reading_verdict(observed.model_config)):
@@ -50,6 +51,18 @@ def check_spec(spec: LMCacheCouchbaseSpec, defaults: Defaults) -> Refuse | None:
         or flags.refused_adapter_param(cache.adapter_params or {}, "spec.cache.adapterParams")
         or refused_pod_template(spec.pod_template, allow_host_path=defaults.allow_host_path)
         or refused_bounds(spec)
+    )
+
+
+def _refused_user(spec: LMCacheCouchbaseSpec, observed: Observed) -> Refuse | None:
+    """Refuse the administrator's own name: Couchbase judges a login of that name as the administrator's only."""
+    user, admin = spec.couchbase.user, observed.admin_credentials
+    if user is None or not isinstance(admin, SecretValue) or user.name != admin.values.get("username"):
+        return None
+    return Refuse(
+        Reason.USER_NAME_REFUSED,
+        f"spec.couchbase.user.name {user.name!r} is the administrator of spec.couchbase.adminSecretRef: create the "
+        "resource anew with another name, or without one.",
     )
 
 

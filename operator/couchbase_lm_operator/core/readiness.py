@@ -45,7 +45,7 @@ class WorkloadState:
     ready_replicas: int = 0
 
 
-_NOT_TAKEN_UP = "The Deployment was changed; its rollout has not begun yet."
+_NOT_TAKEN_UP = "Kubernetes has not taken up the Deployment as it is now."
 NOT_RENDERED = WorkloadState(
     is_available=False,
     is_stuck=False,
