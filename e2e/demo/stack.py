@@ -150,6 +150,8 @@ def take_down(kube: Kube, place: Place, made: Made) -> None:
         with PROGRESS.step(f"removing namespace {namespace}"):
             if namespace == place.name:
                 kube.kubectl("delete", names.SHORT_NAME, "--all", "-n", namespace, "--timeout=60s", check=False)
+                # a namespace whose pods still drain is looked at again only after half of their grace period
+                kube.kubectl("wait", "--for=delete", "pods", "--all", "-n", namespace, "--timeout=150s", check=False)
             if namespace == place.system:
                 kube.helm("uninstall", RELEASE, "-n", namespace, "--ignore-not-found", "--wait", "--timeout=120s")
             kube.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout=180s", timeout_seconds=200)
