@@ -1,6 +1,6 @@
 """LMCache forgets an engine that has not been asked yet when it may, and that engine dies at its first request.
 
-An engine shows signs of life only from its first lookup on.
+An engine shows signs of life only from its first transfer on: the rendered startup probe makes it one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IDLE_SECONDS = 75
 
 @pytest.fixture
 def pod_with_short_grace(installation: Installation) -> Iterator[str]:
-    """Run the rendered pod once more, with nothing changed but how soon LMCache forgets an idle engine."""
+    """Run the rendered pod once more, unasked before it is ready, with an LMCache that soon forgets it."""
     place = installation.place.name
     deployment = installation.kube.get("deployment", installation.workload.name, "-n", place) or {}
     template: dict[str, Any] = deployment["spec"]["template"]
@@ -38,6 +38,8 @@ def pod_with_short_grace(installation: Installation) -> Iterator[str]:
     assert sidecar["args"][at + 1] == "0"
     grace = [str(GRACE_SECONDS), "--worker-registration-grace-seconds", str(GRACE_SECONDS)]
     sidecar["args"][at + 1 : at + 2] = grace
+    engine = template["spec"]["containers"][0]
+    engine["startupProbe"] |= {"exec": None, "httpGet": engine["readinessProbe"]["httpGet"]}
     metadata = {"name": POD, "namespace": place, "labels": {"app.kubernetes.io/name": POD}}
     installation.kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
     ready = ["wait", "--for=condition=Ready", f"pod/{POD}", "-n", place, "--timeout=400s"]

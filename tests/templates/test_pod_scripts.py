@@ -1,4 +1,4 @@
-"""The sidecar's preStop and probe scripts, run as the pod runs them."""
+"""The preStop and probe scripts, run as the pod runs them."""
 
 from __future__ import annotations
 
@@ -114,3 +114,77 @@ def test_the_probe_tells_in_a_sentence_what_is_wrong(server: Server) -> None:
     assert ill.stderr == "the LMCache server answers 503\n"
     assert "does not answer" in gone.stderr
     assert "Traceback" not in gone.stderr
+
+
+class Engine:
+    """A vLLM that answers /health and completions with what the test says."""
+
+    def __init__(self) -> None:
+        self.health, self.completion = 200, 200
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        owner = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(owner.health)
+                self.end_headers()
+
+            def do_POST(self) -> None:
+                assert self.path == "/v1/completions"
+                owner.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                owner.keys.append(self.headers["Authorization"])
+                self.send_response(owner.completion)
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.http.server_address[1]
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.http.shutdown()
+    engine.http.server_close()
+
+
+def warm_up(port: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-ISc", pod_script("warmup.py"), str(port), "served", "257"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_an_engine_is_started_once_it_answered_a_prompt_of_a_full_chunk(engine: Engine) -> None:
+    assert warm_up(engine.port).returncode == 0
+    (body,) = engine.asked
+    assert (body["model"], len(body["prompt"]), body["max_tokens"]) == ("served", 257, 1)
+    assert engine.keys == [None]
+
+
+def test_every_pod_asks_the_same_prompt_with_the_key_that_vllm_wants(engine: Engine) -> None:
+    for _ in range(2):
+        assert warm_up(engine.port, VLLM_API_KEY="k").returncode == 0
+    assert engine.asked[0] == engine.asked[1]
+    assert engine.keys == ["Bearer k", "Bearer k"]
+
+
+@pytest.mark.parametrize("refusal", [400, 401, 404])
+def test_an_engine_that_refuses_the_prompt_is_up(engine: Engine, refusal: int) -> None:
+    engine.completion = refusal
+    assert warm_up(engine.port).returncode == 0
+
+
+def test_an_engine_that_is_ill_or_breaks_at_the_prompt_is_not_started(engine: Engine) -> None:
+    engine.completion = 500
+    broken = warm_up(engine.port)
+    engine.health = 503
+    ill, gone = warm_up(engine.port), warm_up(closed_port())
+    assert [broken.returncode, ill.returncode, gone.returncode] == [1, 1, 1]
+    assert broken.stderr == "vLLM answers 500 to a prompt of 257 tokens\n"
+    assert ill.stderr == "vLLM answers 503 to /health\n"
+    assert gone.stderr == "vLLM does not answer\n"

@@ -304,6 +304,13 @@ def test_startup_may_take_as_long_as_the_spec_says() -> None:
     assert manifests["Deployment"]["spec"]["progressDeadlineSeconds"] == 840
 
 
+def test_an_engine_is_started_by_a_prompt_of_one_full_chunk() -> None:
+    manifests = rendered(spec_of(cache={"chunkSize": 512}), QWEN3_8B)
+    probe = container(manifests, "vllm")["startupProbe"]
+    assert probe["exec"]["command"][-2:] == ["Qwen/Qwen3-8B", "513"]
+    assert probe["timeoutSeconds"] > 110
+
+
 def test_templates_show_every_value_through_tojson_and_one_object_each() -> None:
     folder = resources.files("couchbase_lm_operator").joinpath("templates", "vllm")
     for template in folder.iterdir():

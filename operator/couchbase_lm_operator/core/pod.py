@@ -69,9 +69,17 @@ def pod(inputs: PodInputs) -> Pod:
         startup_period_seconds=STARTUP_PROBE_SECONDS,
         probe_command=(spec.engine.python, "-ISc", pod_script("health.py"), str(names.LMCACHE_HTTP_PORT)),
         drain_command=(spec.engine.python, "-ISc", pod_script("drain.py"), *ports, str(times.drain_seconds)),
+        warmup_command=_warmup_command(inputs),
         endpoint_removal_seconds=times.endpoint_removal_seconds,
         scheduling=_scheduling(spec),
     )
+
+
+def _warmup_command(inputs: PodInputs) -> tuple[str, ...]:
+    # LMCache leaves the last token of a prompt to the engine: one more than a chunk makes a full one
+    prompt_tokens = min(inputs.sizing.chunk_size_tokens + 1, inputs.values.max_model_len - 1)
+    values = (str(ENGINE_PORT), inputs.values.served_model_name, str(prompt_tokens))
+    return inputs.spec.engine.python, "-ISc", pod_script("warmup.py"), *values
 
 
 def _mounts(spec: LMCacheCouchbaseSpec) -> tuple[tuple[Part, ...], tuple[Part, ...], tuple[Part, ...]]:

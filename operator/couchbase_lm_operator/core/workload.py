@@ -41,6 +41,7 @@ class Pod:
     startup_period_seconds: int
     probe_command: tuple[str, ...]
     drain_command: tuple[str, ...]
+    warmup_command: tuple[str, ...]
     endpoint_removal_seconds: int
     scheduling: Part
 

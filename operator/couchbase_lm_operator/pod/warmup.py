@@ -1,0 +1,54 @@
+"""Startup probe of vLLM: it answers /health, then one prompt of a full chunk.
+
+LMCache's connector gives its first sign of life with its first transfer. An engine that was never asked
+does not notice that its LMCache server was replaced, and its first request then breaks it. The prompt is
+the same in every pod: the first one stores it, the others read it, so that a pod that is ready has used
+the whole path. It is also what compiles the kernels that the first user would wait for.
+
+A server that refuses the prompt (an API key, a model that completes nothing) is up all the same.
+
+Arguments: vLLM's port, the model's served name, the length of the prompt in tokens.
+"""
+
+import http.client
+import json
+import os
+import sys
+
+PROMPT_SECONDS = 110
+
+
+def ask(port: int, method: str, path: str, body: "dict[str, object] | None", seconds: float) -> int:
+    """Send one request and return the status of the answer; 0 when there is none."""
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get("VLLM_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    try:
+        connection.request(method, path, json.dumps(body) if body else None, headers)
+        answer = connection.getresponse()
+        answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0
+    else:
+        return answer.status
+    finally:
+        connection.close()
+
+
+def problem(port: int, model: str, tokens: int) -> str:
+    """Return why the engine is not ready, or nothing."""
+    status = ask(port, "GET", "/health", None, 5)
+    if status != http.client.OK:
+        return f"vLLM answers {status} to /health" if status else "vLLM does not answer"
+    # small ids that every vocabulary has, none of them the usual special tokens
+    prompt = [10 + place % 89 for place in range(tokens)]
+    body = {"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0}
+    status = ask(port, "POST", "/v1/completions", body, PROMPT_SECONDS)
+    if not status or status >= http.client.INTERNAL_SERVER_ERROR:
+        return f"vLLM answers {status} to a prompt of {tokens} tokens" if status else "vLLM does not answer a prompt"
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(problem(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])) or 0)
