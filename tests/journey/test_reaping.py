@@ -39,7 +39,8 @@ def pod_with_short_grace(installation: Installation) -> Iterator[str]:
     grace = [str(GRACE_SECONDS), "--worker-registration-grace-seconds", str(GRACE_SECONDS)]
     sidecar["args"][at + 1 : at + 2] = grace
     engine = template["spec"]["containers"][0]
-    engine["startupProbe"] |= {"exec": None, "httpGet": engine["readinessProbe"]["httpGet"]}
+    del engine["startupProbe"]["exec"]
+    engine["startupProbe"]["httpGet"] = engine["readinessProbe"]["httpGet"]
     metadata = {"name": POD, "namespace": place, "labels": {"app.kubernetes.io/name": POD}}
     installation.kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
     ready = ["wait", "--for=condition=Ready", f"pod/{POD}", "-n", place, "--timeout=400s"]
