@@ -14,7 +14,6 @@ from e2e.images.progress import IMAGES
 SUITE: Final = "bookworm"
 PACKAGES: Final = ("ca-certificates", "python3")
 BASE_REFERENCE: Final = "localhost/lmcache-couchbase/base"
-MIRROR: Final = "http://deb.debian.org/debian"
 # Raise it when the recipe below changes: it is part of the archive's name.
 _RECIPE: Final = 1
 _NEEDLESS: Final = (
@@ -48,7 +47,7 @@ def base_archive() -> Path:
 def _make(archive: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="base-", dir=archive.parent) as folder:
         tree, layer, partial = Path(folder) / "tree", Path(folder) / "layer.tar", Path(folder) / "base.tar"
-        run(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, tree, MIRROR])
+        run(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, tree])
         for needless in _NEEDLESS:
             # Emptied, not removed: apt and dpkg expect the folders.
             run(["find", tree / needless, "-mindepth", "1", "-not", "-type", "d", "-delete"])
