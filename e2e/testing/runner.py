@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,7 +89,3 @@ def _read_report(report: Path, outcome: Outcome) -> None:
         outcome.failed += count["failures"] + count["errors"]
         outcome.skipped += count["skipped"]
         outcome.passed += count["tests"] - count["failures"] - count["errors"] - count["skipped"]
-
-
-if __name__ == "__main__":
-    sys.exit("run python -m e2e.testing instead")
