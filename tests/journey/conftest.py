@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from couchbase_lm_operator import names
 from e2e.cluster import paths
 from e2e.demo import stack
 from e2e.demo.bucket import Bucket
-from e2e.demo.journey import Workload
-from e2e.demo.kube import Kube
+from e2e.demo.chat import ask
+from e2e.demo.journey import SERVING_PORT, Workload
+from e2e.demo.kube import DemoError, Kube
 from e2e.demo.manifests import Place
 from e2e.images import registry
 from tests.journey.emulator_faults import EmulatorFaults
+from tests.journey.waiting import until
 
 _READY_SECONDS = 600
 PLACE = Place("lmcb-journey")
@@ -45,8 +48,17 @@ class Installation:
         conditions = self.resource()["status"].get("conditions", [])
         return next((dict(item) for item in conditions if item["type"] == kind), {})
 
+    def answers(self, pod: str) -> bool:
+        """Say whether a pod answers a short prompt now."""
+        try:
+            with self.kube.forward(self.place.name, f"pod/{pod}", SERVING_PORT) as url:
+                return bool(ask(url, self.served_model, "Say hello.", timeout_seconds=45).text)
+        except (httpx.HTTPError, DemoError):
+            return False
+
     def wait_until_healthy(self) -> None:
-        """Wait until the resource is Ready and both pods are."""
+        """Wait until both pods answer, then for what their conditions say: those lag behind a crash."""
+        until(lambda: all(self.answers(pod) for pod in self.workload.pods()), _READY_SECONDS, every_seconds=5)
         self.kube.wait_until_ready(f"{names.SHORT_NAME}/{self.workload.name}", self.place.name, _READY_SECONDS)
         wait = ["wait", "--for=condition=Ready", "-n", self.place.name, f"--timeout={_READY_SECONDS}s"]
         pods = [f"pod/{pod}" for pod in self.workload.pods()]

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import httpx
 
 from e2e.demo import manifests
-from e2e.demo.kube import Kube
+from e2e.demo.kube import DemoError, Kube
+from tests.journey.waiting import until
+
+_REVIVAL_SECONDS = 150
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,15 @@ class EmulatorFaults:
         self._post({"kill_node": 0, "revive_after_seconds": revive_after_seconds})
 
     def clear(self) -> None:
-        """Behave well again."""
-        self._post({"clear": True})
+        """Behave well again; a killed node is waited for."""
+        until(self._is_cleared, _REVIVAL_SECONDS)
+
+    def _is_cleared(self) -> bool:
+        try:
+            self._post({"clear": True})
+        except (httpx.HTTPError, DemoError):
+            return False
+        return True
 
     def write_count(self) -> int:
         """Return how many writes, over REST and KV, the emulator has taken since its start."""

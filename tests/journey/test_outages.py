@@ -23,16 +23,7 @@ from tests.journey.waiting import until
 LONGEST_WAIT_SECONDS = 45
 # 30 s on a machine of its own; two engines and the tests share two cores here
 BACK_WITHIN_SECONDS = 90
-BACK_AFTER_CRASH_SECONDS = 400
 OUTAGE_SECONDS = 75
-
-
-def _answers(installation: Installation, pod: str) -> bool:
-    try:
-        with installation.kube.forward(installation.place.name, f"pod/{pod}", SERVING_PORT) as url:
-            return bool(ask(url, installation.served_model, "Say hello.", timeout_seconds=LONGEST_WAIT_SECONDS).text)
-    except (httpx.HTTPError, DemoError):
-        return False
 
 
 @pytest.mark.engine
@@ -47,7 +38,6 @@ def test_killed_engine_comes_back_while_the_other_replica_answers(installation: 
     with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
         assert ask(url, installation.served_model, "Say hello.").text
     until(lambda: restarts(installation.kube, place, victim, names.CONTAINER_VLLM) == before + 1, 60)
-    until(lambda: _answers(installation, victim), BACK_AFTER_CRASH_SECONDS, every_seconds=5)
     installation.wait_until_healthy()
 
 
@@ -109,8 +99,6 @@ def test_sidecar_killed_under_load_hangs_nothing_and_the_pod_comes_back(installa
             each.result()
 
     assert max(waits) < LONGEST_WAIT_SECONDS
-    # whether the engine died with its sidecar shows only a moment later: what counts is that it answers again
-    until(lambda: _answers(installation, victim), BACK_AFTER_CRASH_SECONDS, every_seconds=5)
     installation.wait_until_healthy()
 
 
