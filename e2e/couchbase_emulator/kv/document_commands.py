@@ -77,18 +77,25 @@ def _split_key(session: Session, key: bytes) -> tuple[int, int]:
     return collection_id, prefix_bytes
 
 
+def read_document(session: Session, request: Request) -> StoredDocument | None:
+    """Return the document that a request reads, or None when the request was refused or answered with a miss."""
+    place = locate(session, request, "Read")
+    if place is None:
+        return None
+    session.cluster.counters.kv_reads += 1
+    document = place.bucket.documents.get(place.vbucket, place.wire_key)
+    if document is None:
+        session.reply(request, Status.KEY_ENOENT)
+    return document
+
+
 def get(session: Session, request: Request) -> None:
     """Read a document."""
     if request.extras or len(request.value):
         session.refuse(request, Status.EINVAL, "a read has neither extras nor a value")
         return
-    place = locate(session, request, "Read")
-    if place is None:
-        return
-    session.cluster.counters.kv_reads += 1
-    document = place.bucket.documents.get(place.vbucket, place.wire_key)
+    document = read_document(session, request)
     if document is None:
-        session.reply(request, Status.KEY_ENOENT)
         return
     with_key = QUIET_OF.get(request.opcode, request.opcode) == Opcode.GETK
     _reply_document(session, request, document, key=request.key if with_key else b"")
@@ -175,13 +182,8 @@ def delete(session: Session, request: Request) -> None:
 
 def get_meta(session: Session, request: Request) -> None:
     """Metadata of a document: what `exists` of the SDK asks for."""
-    place = locate(session, request, "Read")
-    if place is None:
-        return
-    session.cluster.counters.kv_reads += 1
-    document = place.bucket.documents.get(place.vbucket, place.wire_key)
+    document = read_document(session, request)
     if document is None:
-        session.reply(request, Status.KEY_ENOENT)
         return
     extras = struct.pack(">IIIQB", 0, document.flags, document.expiry, document.seqno, document.datatype)
     session.reply(request, extras=extras[: 21 if request.extras[:1] == b"\x02" else 20], cas=document.cas)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from e2e.couchbase_emulator.kv.document_commands import locate
+from e2e.couchbase_emulator.kv.document_commands import read_document
 from e2e.couchbase_emulator.kv.frames import Request
 from e2e.couchbase_emulator.kv.opcodes import Opcode, Status
 from e2e.couchbase_emulator.kv.session import Session
@@ -43,13 +43,8 @@ def lookup(session: Session, request: Request) -> None:
     if not 0 < len(specs) <= _MAX_PATHS:
         session.refuse(request, Status.SUBDOC_INVALID_COMBO, f"1 to {_MAX_PATHS} paths are possible")
         return
-    place = locate(session, request, "Read")
-    if place is None:
-        return
-    session.cluster.counters.kv_reads += 1
-    document = place.bucket.documents.get(place.vbucket, place.wire_key)
+    document = read_document(session, request)
     if document is None:
-        session.reply(request, Status.KEY_ENOENT)
         return
     results, overall = [], Status.SUCCESS
     for spec in specs:
