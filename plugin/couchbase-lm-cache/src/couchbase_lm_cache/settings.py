@@ -61,10 +61,16 @@ class CouchbaseLMCacheConfig:
     task_deadline_seconds: float = _setting(
         20.0, "a lookup or load ends as a miss after this; stores get four times it"
     )
+    transport: str = _setting(
+        "auto", "direct (speak to the data nodes), sdk (official SDK), or auto (direct after a check, else sdk)"
+    )
+    connections_per_node: int = _setting(4, "connections of the direct transport to each data node for loads")
     max_workers: int = _setting(8, "threads that load; half as many store")
     shard_size_bytes: int = _setting(1024 * 1024, "largest document a chunk is split into")
     checksum: str = _setting("xxh3", "xxh3 (verify every byte that is loaded) or none (the plain format)")
     require_checksum: bool = _setting(False, "treat documents that were written without checksums as misses")
+    metrics_port: int = _setting(0, "port that serves /metrics alone; 0 opens none")
+    metrics_host: str = _setting("127.0.0.1", "address that the metrics port listens on")
     startup: str = _setting(
         "strict", "strict (fail when Couchbase cannot be used) or degraded (serve misses meanwhile)"
     )
@@ -138,7 +144,12 @@ class CouchbaseLMCacheConfig:
                 raise SettingsError(f"{given[0]} and {given[1]} contradict each other: set only one of them")
 
     def _check_choices(self) -> None:
-        for name, choices in (("checksum", ("xxh3", "none")), ("startup", ("strict", "degraded"))):
+        choices_of = {
+            "checksum": ("xxh3", "none"),
+            "startup": ("strict", "degraded"),
+            "transport": ("auto", "direct", "sdk"),
+        }
+        for name, choices in choices_of.items():
             if getattr(self, name) not in choices:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}: it must be {' or '.join(choices)}")
         if self.require_checksum and not self.verifies_content:
@@ -150,6 +161,8 @@ class CouchbaseLMCacheConfig:
         _check_range("connect_timeout_seconds", self.connect_timeout_seconds, 0.5, 600)
         _check_range("task_deadline_seconds", self.task_deadline_seconds, 0.5, MAX_TASK_DEADLINE_SECONDS)
         _check_range("max_workers", self.max_workers, 1, 256)
+        _check_range("connections_per_node", self.connections_per_node, 1, 32)
+        _check_range("metrics_port", self.metrics_port, 0, 65535)
         _check_range("shard_size_bytes", self.shard_size_bytes, 1024, MAX_DOCUMENT_BYTES)
         if self.kv_timeout_seconds > self.task_deadline_seconds:
             raise SettingsError("kv_timeout_seconds must not exceed task_deadline_seconds")
