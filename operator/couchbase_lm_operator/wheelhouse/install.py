@@ -33,7 +33,7 @@ _SPARE_BYTES = 16 * 1024 * 1024
 _BELONGS_TO_THE_IMAGE = frozenset({"lmcache", "torch", "typing_extensions", "typing_extensions.py", "vllm"})
 
 # Imports the SDK's native module and xxhash, but not LMCache, which takes many seconds.
-_IMPORT_CHECK = "import typing_extensions, couchbase_lm_cache.sdk_transport"
+_IMPORT_CHECK = "import typing_extensions, couchbase_lm_cache.transports"
 
 
 class InstallError(Exception):

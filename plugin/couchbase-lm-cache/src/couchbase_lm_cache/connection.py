@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from couchbase_lm_cache.errors import ConnectError, CredentialsError
-from couchbase_lm_cache.transport import Outcome
+from couchbase_lm_cache.transport import PROBE_KEYS, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,10 +38,7 @@ _ATTEMPT_SHARE = 0.8
 _CALLS_WITHOUT_ANSWER = 2
 """So many calls in a row in which no document got an answer turn *ready* into *unavailable*."""
 
-PROBE_KEYS = tuple(f"couchbase-lm-cache::probe::{n}" for n in range(16))
-"""Enough keys to meet every data node of a usual cluster; nothing is ever stored under them."""
-
-_NO_ANSWER = (Outcome.TIMEOUT, Outcome.DENIED)
+_NO_ANSWER = (Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.DENIED)
 
 
 class ConnectionState(enum.Enum):
@@ -145,7 +142,7 @@ class Connection:
                 self._write_denied = outcome is Outcome.DENIED
         if news:
             logger.warning("Nothing can be stored: %s", _WRITE_DENIED_REASON)
-        self._count_silence([outcome], began, silent=outcome is Outcome.TIMEOUT)
+        self._count_silence([outcome], began, silent=outcome in (Outcome.TIMEOUT, Outcome.UNREACHABLE))
 
     def _count_silence(self, told: Sequence[Outcome], began: float, *, silent: bool) -> None:
         patience = min(_ENOUGH_TO_ANSWER_SECONDS, 0.9 * self._settings.kv_timeout_seconds)
@@ -155,7 +152,7 @@ class Connection:
             self._unanswered_calls = self._unanswered_calls + 1 if silent else 0
             outage = self._unanswered_calls >= _CALLS_WITHOUT_ANSWER and self._state is ConnectionState.READY
         if outage:
-            self._lose("Couchbase does not answer" if Outcome.TIMEOUT in told else _DENIED_REASON)
+            self._lose(_DENIED_REASON if set(told) == {Outcome.DENIED} else "Couchbase does not answer")
         if silent:
             self._wake.set()
 
@@ -169,7 +166,10 @@ class Connection:
                 "connection_state": self._state.value,
                 "last_probe_age_seconds": age,
                 "username": self._used.username if self._used else None,
+                "transport": self._transport.name if self._transport else None,
             }
+            if self._transport and self._transport.notice:
+                status["transport_notice"] = self._transport.notice
             if not healthy:
                 status["reason"] = self._reason or _WRITE_DENIED_REASON
             return status

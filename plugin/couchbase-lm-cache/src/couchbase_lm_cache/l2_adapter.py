@@ -28,11 +28,11 @@ from couchbase_lm_cache.loading import Loader, ObjectLoad
 from couchbase_lm_cache.lookups import Lookups
 from couchbase_lm_cache.memory import guard
 from couchbase_lm_cache.removal import remove_objects
-from couchbase_lm_cache.sdk_transport import connect
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig, describe_settings
 from couchbase_lm_cache.storing import ObjectStore, Storer
 from couchbase_lm_cache.tallies import Tallies
 from couchbase_lm_cache.tasks import DeadlineWatch, TaskTable
+from couchbase_lm_cache.transports import open_transport
 from couchbase_lm_cache.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._closing = threading.Lock()
         self._leases: Leases[ObjectKey] = Leases()
         self._tallies = Tallies()
-        self._connection = Connection(settings, CredentialSource(settings), connect)
+        self._connection = Connection(settings, CredentialSource(settings), open_transport)
         self._refresher = ExpiryRefresher(settings, self._connection, self._tallies)
         self._watch = DeadlineWatch()
         self._notifiers = [create_event_notifier() for _ in range(3)]

@@ -57,8 +57,8 @@ def _remove(connection: Connection, transport: Transport, keys: Sequence[str]) -
     began = time.monotonic()
     outcomes = transport.remove(keys, connection.call_timeout_seconds)
     if outcomes:
-        answered = (outcome for outcome in outcomes if outcome is not Outcome.TIMEOUT)
-        connection.note_write(next(answered, Outcome.TIMEOUT), began)
+        answered = (outcome for outcome in outcomes if outcome not in (Outcome.TIMEOUT, Outcome.UNREACHABLE))
+        connection.note_write(next(answered, outcomes[0]), began)
     return outcomes
 
 

@@ -18,6 +18,7 @@ from couchbase.exceptions import (
     UnAmbiguousTimeoutException,
 )
 
+from couchbase_lm_cache import connect_reasons
 from couchbase_lm_cache.transport import Outcome
 
 _TIMEOUTS = (AmbiguousTimeoutException, UnAmbiguousTimeoutException)
@@ -46,18 +47,11 @@ def why_not_connected(error: Exception, *, bucket: str, uses_tls: bool) -> str:
     The message holds our own words only: the SDK's text may carry addresses and raw answers.
     """
     if isinstance(error, AuthenticationException):
-        return "Couchbase refused the username or password (a new user may take some seconds to reach every node)"
+        return connect_reasons.LOGIN_REFUSED
     if isinstance(error, BucketNotFoundException):
-        return (
-            f"bucket {bucket} cannot be opened: it does not exist, is not on every node yet, "
-            "or the user has no right on it"
-        )
+        return connect_reasons.bucket_refused(bucket)
     if isinstance(error, _TIMEOUTS):
-        trust = "its certificate is not signed by the CA in tls_ca_file, " if uses_tls else ""
-        return (
-            f"no answer in time: the address or port is wrong, a firewall is in between, {trust}the cluster is not "
-            f"initialised or still warming up, or the user has no right on bucket {bucket}"
-        )
+        return connect_reasons.no_answer(bucket, uses_tls=uses_tls)
     return f"the Couchbase SDK reported {type(error).__name__}"
 
 

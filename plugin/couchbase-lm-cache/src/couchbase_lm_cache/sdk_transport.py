@@ -32,11 +32,11 @@ from couchbase.options import (
 )
 from couchbase.transcoder import Transcoder
 
-from couchbase_lm_cache.connection import PROBE_KEYS
+from couchbase_lm_cache import connect_reasons
 from couchbase_lm_cache.errors import BufferRevokedError, ConnectError
 from couchbase_lm_cache.sdk_errors import outcome_of, why_not_connected
 from couchbase_lm_cache.sharding import checksum
-from couchbase_lm_cache.transport import Age, Document, Outcome, ShardRead, ShardWrite
+from couchbase_lm_cache.transport import PROBE_KEYS, Age, Document, Outcome, ShardRead, ShardWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,11 +51,18 @@ _JSON_FORMAT = FMT_JSON >> 24
 
 
 class SdkTransport:
-    """See :class:`couchbase_lm_cache.transport.Transport`; made by :func:`connect`."""
+    """See :class:`couchbase_lm_cache.transport.Transport`; made by :func:`connect`.
+
+    Attributes:
+        notice: why it is used instead of the direct transport, if it is.
+    """
+
+    name = "sdk"
 
     def __init__(self, clusters: Sequence[Cluster], collections: Sequence[Collection]) -> None:
         self._clusters = list(clusters)
         self._turns = itertools.cycle(collections)
+        self.notice = ""
 
     def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
         """Read whole documents."""
@@ -155,7 +162,7 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
         transport = SdkTransport(clusters, collections)
         outcome = transport.exists(PROBE_KEYS[:1], max(0.3, deadline - time.monotonic()))[0]
         if outcome not in (Outcome.OK, Outcome.MISSING):
-            raise ConnectError(_why_unusable(outcome, settings))
+            raise ConnectError(connect_reasons.collection_unusable(outcome, settings))
         undo.pop_all()
     return transport
 
@@ -163,14 +170,7 @@ def connect(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_
 def _check_ca_file(settings: CouchbaseLMCacheConfig) -> None:
     # The SDK tells an unreadable file and an untrusted certificate alike, as a timeout.
     if settings.tls_ca_file and not os.access(settings.tls_ca_file, os.R_OK):
-        raise ConnectError(f"tls_ca_file {settings.tls_ca_file} cannot be read")
-
-
-def _why_unusable(outcome: Outcome, settings: CouchbaseLMCacheConfig) -> str:
-    place = f"{settings.bucket_name}.{settings.scope_name}.{settings.collection_name}"
-    if outcome is Outcome.DENIED:
-        return f"collection {place} does not exist, or the user lacks the roles data_reader and data_writer on it"
-    return f"collection {place} does not answer ({outcome.value}): a data node may be down or warming up"
+        raise ConnectError(connect_reasons.ca_file_unreadable(settings.tls_ca_file))
 
 
 def _options(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> ClusterOptions:
@@ -220,7 +220,7 @@ def _land(read: ShardRead, document: Document) -> Outcome:
         return document.outcome
     if len(document.content) != read.end - read.start:
         return Outcome.WRONG_LENGTH
-    if read.xxh3 is not None and checksum(document.content) != read.xxh3:
+    if document.is_json or (read.xxh3 is not None and checksum(document.content) != read.xxh3):
         return Outcome.CORRUPT
     try:
         read.buffer.fill(read.start, document.content)

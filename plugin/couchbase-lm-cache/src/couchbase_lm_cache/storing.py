@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.05, 2.0
-_WORTH_REPEATING = (Outcome.BUSY, Outcome.TIMEOUT)
+_WORTH_REPEATING = (Outcome.BUSY, Outcome.TIMEOUT, Outcome.UNREACHABLE)
 
 _WHY_NOT_STORED = {
     Outcome.REVOKED: "its deadline came first; Couchbase is too slow or out of memory for what is computed",

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.buffers import GuardedBuffer
 
 
+PROBE_KEYS = tuple(f"couchbase-lm-cache::probe::{n}" for n in range(16))
+"""Enough keys to meet every data node of a usual cluster; nothing is ever stored under them."""
+
+
 class Outcome(enum.Enum):
     """What became of one document."""
 
@@ -34,6 +38,8 @@ class Outcome(enum.Enum):
     """Couchbase asked to try later (out of memory, or the connection was replaced)."""
     TIMEOUT = "timeout"
     """No answer in time."""
+    UNREACHABLE = "unreachable"
+    """Its data node cannot be connected to, or nobody owns it."""
     DENIED = "denied"
     """The user may not do this, or the collection does not exist: the server tells both alike."""
     REFUSED = "refused"
@@ -96,6 +102,14 @@ class ShardWrite:
 
 class Transport(Protocol):
     """A connection to one collection, safe to use from many threads."""
+
+    @property
+    def name(self) -> str:
+        """Which transport this is: ``direct`` or ``sdk``."""
+
+    @property
+    def notice(self) -> str:
+        """Why it is not the one that was wished for; empty when it is."""
 
     def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
         """Read whole documents."""

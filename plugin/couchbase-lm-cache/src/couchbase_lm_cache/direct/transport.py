@@ -1,0 +1,239 @@
+"""The transport that speaks to the data nodes itself: no copies, several connections per node.
+
+It keeps the promises of :class:`couchbase_lm_cache.transport.Transport`: every call ends by its timeout,
+and what becomes of each document is a value. Within the timeout it follows moved documents to their new
+node, waits for what Couchbase asks to try later, and repeats what was lost with a connection: every
+request here may be carried out twice without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from couchbase_lm_cache.complaints import Complaints
+from couchbase_lm_cache.direct.calls import Call, document, expiry_moment, landed, presence
+from couchbase_lm_cache.direct.exchange import Lane, run
+from couchbase_lm_cache.direct.session import (
+    BucketRefusedError,
+    CollectionRefusedError,
+    LoginRefusedError,
+    Session,
+)
+from couchbase_lm_cache.direct.stream import ConnectionLostError
+from couchbase_lm_cache.direct.topology import SESSION_ERRORS
+from couchbase_lm_cache.direct.wire import (
+    BINARY_FLAGS,
+    JSON_FLAGS,
+    Opcode,
+    ProtocolError,
+    Status,
+    expiry,
+)
+from couchbase_lm_cache.transport import Age, Document, Outcome, ShardRead, ShardWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from couchbase_lm_cache.direct.cluster_map import Node
+    from couchbase_lm_cache.direct.topology import Topology
+
+logger = logging.getLogger(__name__)
+
+_FLAGS = struct.Struct(">I")
+_FLAGS_AND_EXPIRY = struct.Struct(">II")
+_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
+_REPEATS_OF_LOST = 2
+
+_FINAL: dict[int, Outcome] = {
+    Status.OK: Outcome.OK,
+    Status.NOT_FOUND: Outcome.MISSING,
+    # A version that is gone was replaced by another writer: for the caller the old one is missing.
+    Status.EXISTS: Outcome.MISSING,
+    Status.ACCESS_DENIED: Outcome.DENIED,
+    Status.AUTH_ERROR: Outcome.DENIED,
+    Status.NO_BUCKET: Outcome.DENIED,
+}
+_TRY_LATER = frozenset({
+    Status.OUT_OF_MEMORY,
+    Status.BUSY,
+    Status.TEMPORARY_FAILURE,
+    Status.LOCKED,
+    Status.SYNC_WRITE_IN_PROGRESS,
+    Status.AUTH_STALE,
+})  # fmt: skip
+
+
+class DirectTransport:
+    """See :class:`couchbase_lm_cache.transport.Transport`; made by :func:`couchbase_lm_cache.direct.connect`."""
+
+    name = "direct"
+    notice = ""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._closed = threading.Event()
+        self._complaints = Complaints(logger)
+
+    def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
+        """Read whole documents."""
+        calls = self._perform([Call(Opcode.GET, key) for key in keys], "small", timeout_seconds)
+        return [document(call) for call in calls]
+
+    def read_into(self, reads: Sequence[ShardRead], timeout_seconds: float) -> list[Outcome]:
+        """Read documents straight into L1 memory, then verify them there."""
+        calls = self._perform([Call(Opcode.GET, read.key, sink=read) for read in reads], "load", timeout_seconds)
+        return [landed(call) for call in calls]
+
+    def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+        """Write binary documents straight from L1 memory."""
+        extras = _FLAGS_AND_EXPIRY.pack(BINARY_FLAGS, expiry(ttl_seconds, time.time()))
+        calls = [Call(Opcode.SET, write.key, extras, source=write) for write in writes]
+        return [call.outcome for call in self._perform(calls, "store", timeout_seconds)]
+
+    def write_json(self, key: str, content: bytes, ttl_seconds: int, timeout_seconds: float) -> Outcome:
+        """Write one JSON document."""
+        extras = _FLAGS_AND_EXPIRY.pack(JSON_FLAGS, expiry(ttl_seconds, time.time()))
+        call = Call(Opcode.SET, key, extras, value=content)
+        return self._perform([call], "small", timeout_seconds)[0].outcome
+
+    def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
+        """Say OK or MISSING for each key, from its metadata alone."""
+        calls = self._perform([Call(Opcode.GET_META, key) for key in keys], "small", timeout_seconds)
+        return [presence(call) for call in calls]
+
+    def age(self, key: str, timeout_seconds: float) -> Age:
+        """Read a document together with the time it has left."""
+        calls = [Call(Opcode.GET, key), Call(Opcode.GET_META, key)]
+        first, meta = self._perform(calls, "small", timeout_seconds)
+        found = presence(meta)
+        if first.outcome is not Outcome.OK or found is not Outcome.OK:
+            return Age(Document(found if first.outcome is Outcome.OK else first.outcome))
+        moment = expiry_moment(meta)
+        return Age(document(first), moment - time.time() if moment else None)
+
+    def touch(self, keys: Sequence[str], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+        """Give documents a new lifetime."""
+        extras = _FLAGS.pack(expiry(ttl_seconds, time.time()))
+        calls = self._perform([Call(Opcode.TOUCH, key, extras) for key in keys], "small", timeout_seconds)
+        return [call.outcome for call in calls]
+
+    def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
+        """Remove documents; with ``cas``, only the version that was read."""
+        calls = self._perform([Call(Opcode.DELETE, key, cas=cas) for key in keys], "small", timeout_seconds)
+        return [call.outcome for call in calls]
+
+    def close(self) -> None:
+        """Disconnect; calls under way end as failures."""
+        self._closed.set()
+        self._topology.close()
+
+    def _perform(self, calls: list[Call], kind: str, timeout_seconds: float) -> list[Call]:
+        """Carry out ``calls`` until each has an outcome that waiting does not change, or time is up."""
+        deadline = time.monotonic() + timeout_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        pending = calls
+        while pending and not self._closed.is_set():
+            self._attempt(pending, kind, deadline)
+            pending = [call for call in pending if call.is_open]
+            if pending:
+                if time.monotonic() + pause >= deadline or self._closed.wait(pause):
+                    break
+                pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+        if self._closed.is_set():
+            for call in pending:
+                call.settle(Outcome.BUSY)
+        return calls
+
+    def _attempt(self, calls: list[Call], kind: str, deadline: float) -> None:
+        """Send every call to the node that owns its document now, all nodes side by side."""
+        by_node: dict[Node, list[Call]] = {}
+        unowned = []
+        present = self._topology.map
+        for call in calls:
+            vbucket = present.vbucket_of(call.key)
+            node = present.owners[vbucket]
+            if node is None:
+                unowned.append(call)
+            else:
+                call.prepare(vbucket, self._topology.collection_prefix)
+                by_node.setdefault(node, []).append(call)
+        lanes: list[tuple[Node, Session, Lane, list[Call]]] = []
+        try:
+            # In one order everywhere: two callers that each held what the other waits for would both time out.
+            for node in sorted(by_node):
+                session = self._borrow(node, kind, by_node[node], deadline)
+                if session is not None:
+                    requests = [call.request for call in by_node[node]]
+                    lanes.append((node, session, Lane(session.stream, requests), by_node[node]))
+            run([lane for _, _, lane, _ in lanes], deadline)
+        finally:
+            for node, session, lane, _ in lanes:
+                self._topology.pool(node, kind).give_back(session, is_clean=lane.is_clean)
+        for call in unowned:
+            call.settle(Outcome.UNREACHABLE)
+        for node, _, lane, sent in lanes:
+            self._conclude(node, lane, sent, deadline)
+        if any(call.outcome is Outcome.UNREACHABLE for call in calls) and self._topology.refresh(deadline):
+            for call in calls:
+                call.reopen(Outcome.UNREACHABLE)
+
+    def _borrow(self, node: Node, kind: str, calls: list[Call], deadline: float) -> Session | None:
+        try:
+            return self._topology.pool(node, kind).borrow(deadline)
+        except SESSION_ERRORS as error:
+            cause = error.__cause__ or error
+            denied = isinstance(cause, (LoginRefusedError, BucketRefusedError))
+            for call in calls:
+                call.settle(Outcome.DENIED if denied else Outcome.UNREACHABLE)
+            return None
+
+    def _conclude(self, node: Node, lane: Lane, calls: list[Call], deadline: float) -> None:
+        if isinstance(lane.failure, ProtocolError):
+            self._complaints.warn("protocol", f"A connection to {node.host}:{node.port} was dropped: {lane.failure}")
+        moved, unknown = None, False
+        for call in calls:
+            request = call.request
+            if request.is_revoked:
+                call.settle(Outcome.REVOKED)
+            elif request.status is None:
+                self._conclude_unanswered(call, lane)
+            elif request.status == Status.NOT_MY_VBUCKET:
+                moved = request.response_value
+            elif request.status == Status.UNKNOWN_COLLECTION:
+                unknown = True
+            elif request.status in _TRY_LATER:
+                call.try_later(Outcome.BUSY)
+            else:
+                call.settle(_FINAL.get(request.status, Outcome.REFUSED))
+        if moved is not None:
+            self._follow(node, moved, deadline)
+        if unknown:
+            self._renew_collection(node, calls, deadline)
+
+    def _conclude_unanswered(self, call: Call, lane: Lane) -> None:
+        if lane.failure is None:
+            return  # the deadline came: it stays a timeout
+        call.losses += 1
+        if call.losses > _REPEATS_OF_LOST:
+            call.settle(Outcome.UNREACHABLE if isinstance(lane.failure, ConnectionLostError) else Outcome.BUSY)
+
+    def _follow(self, node: Node, config: bytes, deadline: float) -> None:
+        try:
+            newer = bool(config) and self._topology.learn_map(config, node)
+        except ProtocolError as error:
+            self._complaints.warn("map", f"The new map from {node.host}:{node.port} cannot be used: {error}")
+            newer = False
+        if not newer:
+            self._topology.refresh(deadline)
+
+    def _renew_collection(self, node: Node, calls: list[Call], deadline: float) -> None:
+        try:
+            self._topology.renew_collection(node, deadline)
+        except CollectionRefusedError:
+            for call in calls:
+                if call.request.status == Status.UNKNOWN_COLLECTION:
+                    call.settle(Outcome.DENIED)
