@@ -41,6 +41,7 @@ class Place:
 
     emulator: RunningEmulator
     collection: str
+    transport: str = "auto"
 
     @property
     def params(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class Place:
             "bucket_name": BUCKET,
             "scope_name": SCOPE,
             "collection_name": self.collection,
+            "transport": self.transport,
         }
 
     def documents(self) -> dict[str, Document]:
@@ -73,11 +75,12 @@ def emulator() -> Iterator[RunningEmulator]:
         yield emulator
 
 
-@pytest.fixture
-def place(emulator: RunningEmulator) -> Iterator[Place]:
+@pytest.fixture(params=["direct", "sdk"])
+def place(emulator: RunningEmulator, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A place of its own, for either transport: what the adapter promises does not depend on it."""
     collection = f"c{next(_numbers)}"
     emulator.create_collection(BUCKET, SCOPE, collection)
-    yield Place(emulator, collection)
+    yield Place(emulator, collection, request.param)
     emulator.faults.clear()
 
 

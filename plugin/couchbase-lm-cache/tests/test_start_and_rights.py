@@ -111,6 +111,9 @@ def test_a_user_who_may_only_read_goes_on_reading_and_status_says_why_nothing_is
     assert open_adapter().store(keys(1), l1.filled(KIB)).is_successful()
     emulator.create_user("reader", "reader-password", f"data_reader[{BUCKET}]")
     driver = open_adapter(username="reader", password="reader-password")
+    # The direct transport opens a connection for each kind of traffic when it is first needed.
+    assert not driver.store([key(9)], l1.filled(KIB)).is_successful()
+    assert driver.load(keys(1), l1.take(KIB)) == [True]
     logins = emulator.counters.kv_logins
     for number in range(5):
         assert not driver.store([key(10 + number)], l1.filled(KIB)).is_successful()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from couchbase_lm_cache.direct.session import Session
 
+_ENOUGH_TO_CONNECT_SECONDS = 1.0
 _FIRST_REST_SECONDS, _LAST_REST_SECONDS = 0.1, 2.0
 
 
@@ -102,11 +103,12 @@ class NodePool:
             session.close()
 
     def _connect(self, deadline: float) -> Session:
-        with self._attempt():
+        with self._attempt(deadline):
             return self._open_session(deadline)
 
     @contextmanager
-    def _attempt(self) -> Iterator[None]:
+    def _attempt(self, deadline: float) -> Iterator[None]:
+        began = time.monotonic()
         with self._lock:
             resting = self._rest_seconds > 0 and (self._is_trying or time.monotonic() < self._rests_until)
             if resting:
@@ -115,6 +117,9 @@ class NodePool:
         try:
             yield
         except Exception as error:
+            now = time.monotonic()
+            if now >= deadline and now - began < _ENOUGH_TO_CONNECT_SECONDS:
+                raise  # the caller had too little time left: that says nothing about the node
             with self._lock:
                 self._why = error
                 self._rest_seconds = min(max(_FIRST_REST_SECONDS, 2 * self._rest_seconds), _LAST_REST_SECONDS)

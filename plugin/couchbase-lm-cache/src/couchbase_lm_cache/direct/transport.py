@@ -186,9 +186,12 @@ class DirectTransport:
             return self._topology.pool(node, kind).borrow(deadline)
         except SESSION_ERRORS as error:
             cause = error.__cause__ or error
-            denied = isinstance(cause, (LoginRefusedError, BucketRefusedError))
+            if isinstance(cause, (LoginRefusedError, BucketRefusedError)):
+                outcome = Outcome.DENIED
+            else:
+                outcome = Outcome.UNREACHABLE if time.monotonic() < deadline else Outcome.TIMEOUT
             for call in calls:
-                call.settle(Outcome.DENIED if denied else Outcome.UNREACHABLE)
+                call.settle(outcome)
             return None
 
     def _conclude(self, node: Node, lane: Lane, calls: list[Call], deadline: float) -> None:
