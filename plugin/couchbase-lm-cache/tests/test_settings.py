@@ -115,3 +115,44 @@ def test_an_unreadable_variable_is_named(variable: str, text: str) -> None:
 def test_every_setting_is_described() -> None:
     text = describe_settings()
     assert all(f"- {field.name} (" in text for field in dataclasses.fields(CouchbaseLMCacheConfig))
+
+
+def extra_config(**fields: Any) -> dict[str, Any]:
+    return {
+        "remote_storage_plugin.couchbase.module_path": "couchbase_lm_cache.connector",
+        "remote_storage_plugin.couchbase.class_name": "CouchbaseConnector",
+        "remote_storage_plugin.couchbase2.bucket_name": "of another plugin",
+        "remote_storage_plugin.couchbase.second.bucket_name": "of yet another",
+        "save_chunk_meta": True,
+        **{f"remote_storage_plugin.couchbase.{name}": value for name, value in fields.items()},
+    }
+
+
+def test_extra_config_fills_the_settings_before_the_environment_does() -> None:
+    environ = {
+        "LMCACHE_COUCHBASE_CONNSTR": "couchbase://env",
+        "LMCACHE_COUCHBASE_USERNAME": "u",
+        "LMCACHE_COUCHBASE_PASSWORD": "p",
+        "LMCACHE_COUCHBASE_BUCKET": "from-env",
+        "LMCACHE_COUCHBASE_TTL_SECONDS": "60",
+    }
+    given = extra_config(bucket_name="from-yaml", password_file="/run/pw")
+    built = CouchbaseLMCacheConfig.from_extra_config(given, "couchbase", environ)
+    assert (built.connection_string, built.bucket_name, built.ttl_seconds) == ("couchbase://env", "from-yaml", 60)
+    assert (built.password, built.password_file) == (None, "/run/pw")
+    assert built.scope_name == "_default"
+    assert environ["LMCACHE_COUCHBASE_PASSWORD"] == "p"
+
+
+def test_an_unknown_field_in_extra_config_is_refused_by_its_whole_key() -> None:
+    given = extra_config(**COMPLETE, ttl_second=5)
+    with pytest.raises(SettingsError) as refused:
+        CouchbaseLMCacheConfig.from_extra_config(given, "couchbase", {})
+    assert "remote_storage_plugin.couchbase.ttl_second is not a setting" in str(refused.value)
+    assert "did you mean remote_storage_plugin.couchbase.ttl_seconds?" in str(refused.value)
+
+
+def test_a_password_in_extra_config_is_warned_about_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    CouchbaseLMCacheConfig.from_extra_config(extra_config(**COMPLETE), "couchbase", {})
+    assert "remote_storage_plugin.couchbase.password stands in a configuration file" in caplog.text
+    assert "s3cret" not in caplog.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +11,32 @@ from typing import TYPE_CHECKING
 from couchbase_lm_cache.errors import CredentialsError
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
+
+_PASSWORD_VARIABLE = "LMCACHE_COUCHBASE_PASSWORD"  # noqa: S105  # the variable's name, not its value
+_withheld: dict[str, str] = {}
+_withholding = threading.Lock()
+
+
+def withhold_password(environ: MutableMapping[str, str] | None = None) -> dict[str, str]:
+    """Remove the password from the process environment and return the environment as it was, password included.
+
+    LMCache's server shows ``os.environ`` to everybody who can reach its HTTP port, at ``/env``. What was
+    removed stays known to this process, so that later calls return it as well; a new value in the
+    environment replaces it. Only for the owner of a server process: a library must not change the
+    environment of its user. The kernel's copy (``/proc/<pid>/environ``) remains, readable to the same user.
+
+    Args:
+        environ: what to remove it from; by default ``os.environ``.
+    """
+    environ = os.environ if environ is None else environ
+    with _withholding:
+        password = environ.pop(_PASSWORD_VARIABLE, None)
+        if password:
+            _withheld[_PASSWORD_VARIABLE] = password
+        return {**environ, **_withheld}
 
 
 @dataclass(frozen=True)

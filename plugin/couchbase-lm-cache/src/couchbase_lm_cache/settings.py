@@ -1,6 +1,7 @@
-"""The settings of the adapter: one frozen record, read from ``adapter_params`` and the environment.
+"""The settings of both plugins: one frozen record, read from their parameters and the environment.
 
-A field that is absent from ``adapter_params`` falls back to the environment variable named in its
+Parameters are ``adapter_params`` of the L2 adapter or ``remote_storage_plugin.<name>.<field>`` keys of the
+in-process connector. A field that is absent from them falls back to the environment variable named in its
 metadata (``LMCACHE_COUCHBASE_…``), then to its default. Unknown, contradictory and out-of-range
 settings are refused by name: a mistyped option must not silently mean its default.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,8 +27,12 @@ MAX_DOCUMENT_BYTES = 20 * 1024 * 1024
 MAX_TASK_DEADLINE_SECONDS = 60.0
 """LMCache frees read locks after 300 s; store tasks may take four deadlines and must end well before."""
 
+logger = logging.getLogger(__name__)
+
 _REQUIRED = ("connection_string", "bucket_name")
 _ENVIRONMENT_PREFIX = "LMCACHE_COUCHBASE_"
+_LMCACHE_KEYS = frozenset({"module_path", "class_name"})
+"""Keys under a plugin's name that LMCache reads itself, to find the class."""
 _SECONDS_IN_30_YEARS = 30 * 365 * 86400
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 _FALSE_WORDS = frozenset({"0", "false", "no", "off"})
@@ -45,37 +51,59 @@ class CouchbaseLMCacheConfig:
         SettingsError: a value is missing, of the wrong type, out of range, or contradicts another.
     """
 
-    connection_string: str = _setting("", "couchbase:// or couchbases:// address of the cluster", env="CONNSTR")
+    connection_string: str = _setting(
+        "",
+        "`couchbase://` or `couchbases://` address of the cluster; add `?network=default` where pods must use the "
+        "addresses inside Kubernetes",
+        env="CONNSTR",
+    )
     bucket_name: str = _setting("", "bucket that holds the cache", env="BUCKET")
     scope_name: str = _setting("_default", "scope inside the bucket", env="SCOPE")
     collection_name: str = _setting("_default", "collection inside the scope", env="COLLECTION")
-    username: str | None = _setting(None, "Couchbase user")
-    username_file: str | None = _setting(None, "file that holds the username; re-read when it changes")
-    password: str | None = _setting(None, "its password; prefer password_file", secret=True)
-    password_file: str | None = _setting(None, "file that holds the password; re-read when it changes")
-    key_prefix: str = _setting("", "put before every document key; servers that share a cache use the same")
+    username: str | None = _setting(None, "the Couchbase user; required, unless `username_file` is set")
+    username_file: str | None = _setting(None, "file that holds the username; read again when it changes")
+    password: str | None = _setting(
+        None,
+        "its password; required, unless `password_file` is set. Parameters are shown by LMCache's HTTP port: use the "
+        "file or the environment",
+        secret=True,
+    )
+    password_file: str | None = _setting(None, "file that holds the password; read again when it changes")
+    key_prefix: str = _setting(
+        "",
+        "put before every document key. Servers share what they store under the same prefix: change it whenever the "
+        "bytes of a chunk change but its key does not (another model revision, dtype, vLLM or LMCache version)",
+    )
     ttl_seconds: int = _setting(0, "lifetime of documents; 0 keeps them until they are evicted")
-    refresh_ttl: bool = _setting(True, "extend the lifetime of documents that are hit in its second half")
+    refresh_ttl: bool = _setting(True, "give objects a new lifetime that are hit in the second half of theirs")
     kv_timeout_seconds: float = _setting(5.0, "limit of one key-value call to Couchbase")
-    connect_timeout_seconds: float = _setting(10.0, "limit of one attempt to connect, and of a strict start")
+    connect_timeout_seconds: float = _setting(
+        10.0, "limit of a strict start; one attempt to connect gets four fifths of it"
+    )
     task_deadline_seconds: float = _setting(
-        20.0, "a lookup or load ends as a miss after this; stores get four times it"
+        20.0, "a lookup or load that takes longer ends as a miss; stores, which hold no request up, get four times it"
     )
     transport: str = _setting(
-        "auto", "direct (speak to the data nodes), sdk (official SDK), or auto (direct after a check, else sdk)"
+        "auto",
+        "`direct` speaks to the data nodes, `sdk` uses the official SDK, `auto` is direct after a check at start and "
+        "the SDK where that fails",
     )
     connections_per_node: int = _setting(4, "connections of the direct transport to each data node for loads")
     max_workers: int = _setting(8, "threads that load; half as many store")
-    shard_size_bytes: int = _setting(1024 * 1024, "largest document a chunk is split into")
-    checksum: str = _setting("xxh3", "xxh3 (verify every byte that is loaded) or none (the plain format)")
-    require_checksum: bool = _setting(False, "treat documents that were written without checksums as misses")
-    metrics_port: int = _setting(0, "port that serves /metrics alone; 0 opens none")
+    shard_size_bytes: int = _setting(1024 * 1024, "largest document that a chunk is split into, 1 KiB to 20 MiB")
+    checksum: str = _setting(
+        "xxh3", "`xxh3` verifies every byte that is loaded (about 0.02 s per GB); `none` writes the plain format"
+    )
+    require_checksum: bool = _setting(False, "treat objects that were stored without checksums as misses")
+    metrics_port: int = _setting(0, "port that serves `/metrics` alone; 0 opens none")
     metrics_host: str = _setting("127.0.0.1", "address that the metrics port listens on")
     startup: str = _setting(
-        "strict", "strict (fail when Couchbase cannot be used) or degraded (serve misses meanwhile)"
+        "strict",
+        "`strict`: the start fails when Couchbase cannot be used within `connect_timeout_seconds`. `degraded`: it "
+        "succeeds at once, misses are served and Couchbase is connected in the background",
     )
     tls_ca_file: str | None = _setting(None, "PEM file with the CA that signed the cluster's certificates")
-    tls_skip_verify: bool = _setting(False, "accept any certificate (testing only)")
+    tls_skip_verify: bool = _setting(False, "accept any certificate; for tests")
 
     def __post_init__(self) -> None:
         """Validate; see the class docstring."""
@@ -94,10 +122,8 @@ class CouchbaseLMCacheConfig:
             SettingsError: a key is not a setting, or a value is refused.
         """
         environ = os.environ if environ is None else environ
+        _refuse_unknown(params)
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        unknown = sorted(set(params) - set(fields))
-        if unknown:
-            raise SettingsError(_unknown_message(unknown[0], list(fields)))
         values: dict[str, Any] = dict(params)
         for name, field in fields.items():
             variable = environment_variable(field)
@@ -106,6 +132,30 @@ class CouchbaseLMCacheConfig:
             if name not in values and twin not in params and environ.get(variable):
                 values[name] = _parse_environment(field, variable, environ[variable])
         return cls(**values)
+
+    @classmethod
+    def from_extra_config(
+        cls, extra_config: Mapping[str, Any], plugin_name: str, environ: Mapping[str, str] | None = None
+    ) -> CouchbaseLMCacheConfig:
+        """Build settings from ``remote_storage_plugin.<plugin_name>.<field>`` keys, with the environment for the rest.
+
+        Keys of other plugins and LMCache's own are none of ours. A key with another dot behind the name
+        belongs to a plugin whose name begins like this one.
+
+        Raises:
+            SettingsError: a key is not a setting (the message holds the whole key), or a value is refused.
+        """
+        prefix = f"remote_storage_plugin.{plugin_name}."
+        params = {key.removeprefix(prefix): value for key, value in extra_config.items() if key.startswith(prefix)}
+        params = {name: value for name, value in params.items() if name not in _LMCACHE_KEYS and "." not in name}
+        _refuse_unknown(params, prefix)
+        if params.get("password"):
+            logger.warning(
+                "%spassword stands in a configuration file: use password_file or %sPASSWORD instead",
+                prefix,
+                _ENVIRONMENT_PREFIX,
+            )
+        return cls.from_dict(params, environ)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> CouchbaseLMCacheConfig:
@@ -135,7 +185,7 @@ class CouchbaseLMCacheConfig:
         for name in _REQUIRED:
             if not getattr(self, name):
                 variable = environment_variable(type(self).__dataclass_fields__[name])
-                raise SettingsError(f"{name} is missing: set it in adapter_params or in {variable}")
+                raise SettingsError(f"{name} is missing: set it as a parameter or in {variable}")
         for name in ("username", "password"):
             given = [option for option in (name, f"{name}_file") if getattr(self, option)]
             if not given:
@@ -218,19 +268,23 @@ def _parse_environment(field: dataclasses.Field[Any], variable: str, text: str) 
     return text
 
 
-def _unknown_message(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
-    return f"{name} is not a setting of the Couchbase adapter{hint}"
+def _refuse_unknown(params: Mapping[str, Any], prefix: str = "") -> None:
+    known = [field.name for field in dataclasses.fields(CouchbaseLMCacheConfig)]
+    unknown = sorted(set(params) - set(known))
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f"; did you mean {prefix}{close[0]}?" if close else f"; known are {', '.join(known)}"
+        raise SettingsError(f"{prefix}{unknown[0]} is not a setting of couchbase-lm-cache{hint}")
 
 
 def describe_settings() -> str:
     """List every setting with its default, its environment variable and its meaning, one per line."""
     return "\n".join(
-        f"- {field.name} ({field.type}, {_default_text(field)}, {environment_variable(field)}): {field.metadata['doc']}"
+        f"- {field.name} ({field.type}, {default_text(field)}, {environment_variable(field)}): {field.metadata['doc']}"
         for field in dataclasses.fields(CouchbaseLMCacheConfig)
     )
 
 
-def _default_text(field: dataclasses.Field[Any]) -> str:
+def default_text(field: dataclasses.Field[Any]) -> str:
+    """Say what a field is when nobody sets it, for people."""
     return "required" if field.name in _REQUIRED else f"default {field.default!r}"
