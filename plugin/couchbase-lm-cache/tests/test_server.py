@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PASSWORD, Place
+from conftest import PASSWORD, USERNAME, Place
 
 # Every process imports torch: seconds on an idle machine, minutes on a busy one.
 pytestmark = [pytest.mark.engine_cli, pytest.mark.timeout(400)]
@@ -53,7 +53,7 @@ def adapter_json(params: dict[str, Any]) -> str:
 class Server:
     """A running ``lmcache server``."""
 
-    def __init__(self, params: dict[str, Any], folder: Path) -> None:
+    def __init__(self, params: dict[str, Any], folder: Path, variables: dict[str, str] | None = None) -> None:
         self.rpc_port, self.http_port = free_port(), free_port()
         self.log = folder / f"server-{self.rpc_port}.log"
         command = [
@@ -64,7 +64,8 @@ class Server:
             *("--l2-adapter", adapter_json(params)),
         ]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=subprocess.STDOUT)
+            variables = environment() | (variables or {})
+            self.process = subprocess.Popen(command, env=variables, stdout=log, stderr=subprocess.STDOUT)
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as answer:
@@ -113,8 +114,8 @@ class Server:
 
 
 @contextmanager
-def server(params: dict[str, Any], folder: Path) -> Iterator[Server]:
-    running = Server(params, folder)
+def server(params: dict[str, Any], folder: Path, variables: dict[str, str] | None = None) -> Iterator[Server]:
+    running = Server(params, folder, variables)
     try:
         yield running
     finally:
@@ -146,6 +147,20 @@ def test_two_servers_in_turn_answer_from_couchbase_and_stop_cleanly(place: Place
         other.bench(2)
         assert other.metric("lmcache_mp_lookup_hit_l2_tokens_total") >= 2 * 2048
         other.stop()
+
+
+def test_a_password_from_the_environment_is_shown_nowhere(place: Place, tmp_path: Path) -> None:
+    params = {name: value for name, value in place.params.items() if name not in ("password", "username")}
+    variables = {"LMCACHE_COUCHBASE_USERNAME": USERNAME, "LMCACHE_COUCHBASE_PASSWORD": PASSWORD}
+    with server(params, tmp_path, variables) as one:
+        one.await_up()
+        (adapter,) = json.loads(one.get("/status"))["storage_manager"]["l2_adapters"]
+        assert adapter["is_healthy"] is True
+        shown = json.loads(one.get("/env"))
+        assert shown["LMCACHE_COUCHBASE_USERNAME"] == USERNAME
+        assert PASSWORD not in json.dumps(shown) + one.get("/config") + one.get("/status") + one.get("/metrics")
+        one.stop()
+    assert PASSWORD not in one.log.read_text()
 
 
 def test_a_strict_server_without_couchbase_exits_and_says_why(place: Place, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lmcache.v1.distributed.l2_adapters.config import L2AdapterConfigBase
 from lmcache.v1.platform import create_event_notifier
 
 from couchbase_lm_cache.connection import Connection
-from couchbase_lm_cache.credentials import CredentialSource
+from couchbase_lm_cache.credentials import CredentialSource, withhold_password
 from couchbase_lm_cache.errors import ConnectError
 from couchbase_lm_cache.expiry import ExpiryRefresher
 from couchbase_lm_cache.keys import object_key
@@ -28,7 +28,11 @@ from couchbase_lm_cache.loading import Loader, ObjectLoad
 from couchbase_lm_cache.lookups import Lookups
 from couchbase_lm_cache.memory import guard
 from couchbase_lm_cache.removal import remove_objects
+from couchbase_lm_cache.metered_transport import MeteredTransport
+from couchbase_lm_cache.metrics import AdapterMetrics
+from couchbase_lm_cache.metrics_port import MetricsPort
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig, describe_settings
+from couchbase_lm_cache.stored_sizes import StoredSizes
 from couchbase_lm_cache.storing import ObjectStore, Storer
 from couchbase_lm_cache.tallies import Tallies
 from couchbase_lm_cache.tasks import DeadlineWatch, TaskTable
@@ -36,10 +40,13 @@ from couchbase_lm_cache.transports import open_transport
 from couchbase_lm_cache.workers import WorkerPool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lmcache.v1.distributed.api import ObjectKey
     from lmcache.v1.memory_management import MemoryObj
+
+    from couchbase_lm_cache.credentials import Credentials
+    from couchbase_lm_cache.transport import Transport
 
 # The logger of the whole package: LMCache gives it its own format and level.
 logger = init_logger("couchbase_lm_cache")
@@ -67,7 +74,7 @@ class CouchbaseL2AdapterConfig(L2AdapterConfigBase):  # type: ignore[misc]
             logger.warning(
                 "password in adapter_params can be read at LMCache's /config endpoint: use password_file instead"
             )
-        return cls(CouchbaseLMCacheConfig.from_dict(d))
+        return cls(CouchbaseLMCacheConfig.from_dict(d, withhold_password()))
 
     @classmethod
     def help(cls) -> str:
@@ -98,8 +105,12 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._closed = False
         self._closing = threading.Lock()
         self._leases: Leases[ObjectKey] = Leases()
-        self._tallies = Tallies()
-        self._connection = Connection(settings, CredentialSource(settings), open_transport)
+        self._stored_sizes: StoredSizes[ObjectKey] = StoredSizes()
+        # Before anything is started: a port in use must leave nothing behind.
+        self._metrics_port = MetricsPort(settings) if settings.metrics_port else None
+        self._connection = Connection(settings, CredentialSource(settings), self._open_transport)
+        self._metrics = AdapterMetrics(settings, self._connection.status)
+        self._tallies = Tallies(self._metrics.count_event)
         self._refresher = ExpiryRefresher(settings, self._connection, self._tallies)
         self._watch = DeadlineWatch()
         self._notifiers = [create_event_notifier() for _ in range(3)]
@@ -133,18 +144,18 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def submit_store_task(self, keys: list[ObjectKey], objects: list[MemoryObj]) -> int:
         """Store ``objects`` in the background; returns the task's id."""
-        stores = [
-            ObjectStore(self._key(key), memory.buffer, memory.layout)
+        stores: list[ObjectStore | None] = [
+            None if memory is None else ObjectStore(self._key(key), memory.buffer, memory.layout)
             for key, memory in zip(keys, map(guard, objects), strict=True)
-            if memory is not None
         ]
+        possible = [store for store in stores if store is not None]
 
         def verdict() -> L2StoreResult:
             return self._conclude_store(keys, stores)
 
-        buffers = [store.buffer for store in stores]
+        buffers = [store.buffer for store in possible]
         task = self._stores.open(self._settings.store_deadline_seconds, buffers, verdict)
-        self._storer.start(task, stores)
+        self._storer.start(task, possible)
         return task.id
 
     def pop_completed_store_tasks(self) -> dict[int, L2StoreResult]:
@@ -192,7 +203,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
         def verdict() -> Bitmap:
             self._leases.ended(leases)
-            return _bitmap([load is not None and load.is_loaded for load in loads])
+            return self._conclude_load(keys, loads)
 
         task = self._loads.open(self._settings.task_deadline_seconds, [load.buffer for load in possible], verdict)
         self._loader.start(task, possible)
@@ -208,9 +219,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         Stops early when Couchbase does not answer; what is left is still listed as stored.
         """
         sizes = remove_objects(self._connection, [self._key(key) for key in keys])
-        gone = [(key, size) for key, size in zip(keys, sizes, strict=True) if size is not None]
-        if gone:
-            self._notify_keys_deleted([key for key, _ in gone], [size for _, size in gone])
+        self._tell_deleted([key for key, size in zip(keys, sizes, strict=True) if size is not None])
 
     def report_status(self) -> dict[str, Any]:
         """Return the last known state without talking to Couchbase; holds no secret."""
@@ -249,9 +258,17 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         for pool in self._pools:
             pool.close(_THREADS_WAIT_SECONDS)
         self._connection.close()
+        self._metrics.close()
+        if self._metrics_port is not None:
+            self._metrics_port.close()
         self._watch.close()
         for notifier in self._notifiers:
             notifier.close()
+
+    def _open_transport(
+        self, settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float
+    ) -> Transport:
+        return MeteredTransport(open_transport(settings, credentials, timeout_seconds), self._metrics)
 
     def _await_connection(self) -> None:
         try:
@@ -270,17 +287,37 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
             cache_salt=key.cache_salt,
         )
 
-    def _conclude_store(self, keys: Sequence[ObjectKey], stores: Sequence[ObjectStore]) -> L2StoreResult:
-        if len(stores) < len(keys) or not all(store.is_stored for store in stores):
+    def _conclude_store(self, keys: Sequence[ObjectKey], stores: Sequence[ObjectStore | None]) -> L2StoreResult:
+        # The task may have failed as a whole; what is in the bucket is in the bucket.
+        stored = [(key, store) for key, store in zip(keys, stores, strict=True) if store and store.is_stored]
+        self._tell_stored([key for key, _ in stored], [store.buffer.size_bytes for _, store in stored])
+        if len(stored) < len(keys):
             return L2StoreResult(success=False, bytes_transferred=0)
-        self._tell_listeners(keys, [store.buffer.size_bytes for store in stores])
-        return L2StoreResult(success=True, bytes_transferred=sum(store.sent_bytes for store in stores))
+        return L2StoreResult(success=True, bytes_transferred=sum(store.sent_bytes for _, store in stored))
 
-    def _tell_listeners(self, keys: Sequence[ObjectKey], sizes: Sequence[int]) -> None:
+    def _conclude_load(self, keys: Sequence[ObjectKey], loads: Sequence[ObjectLoad | None]) -> Bitmap:
+        loaded = [load is not None and load.is_loaded for load in loads]
+        self._tell(self._notify_keys_accessed, [key for key, is_loaded in zip(keys, loaded, strict=True) if is_loaded])
+        return _bitmap(loaded)
+
+    def _tell_stored(self, keys: list[ObjectKey], sizes: list[int]) -> None:
+        """Report new objects as stored and known ones as accessed, so that none is counted twice."""
+        news = self._stored_sizes.add(keys, sizes)
+        new = [index for index, is_new in enumerate(news) if is_new]
+        self._tell(self._notify_keys_stored, [keys[index] for index in new], [sizes[index] for index in new])
+        self._tell(self._notify_keys_accessed, [key for key, is_new in zip(keys, news, strict=True) if not is_new])
+
+    def _tell_deleted(self, keys: list[ObjectKey]) -> None:
+        """Report removed objects; what others had stored was never counted here and counts as nothing."""
+        self._tell(self._notify_keys_deleted, keys, self._stored_sizes.take(keys))
+
+    def _tell(self, notify: Callable[..., None], keys: list[ObjectKey], *sizes: list[int]) -> None:
+        if not keys:
+            return
         try:
-            self._notify_keys_stored(list(keys), list(sizes))
+            notify(keys, *sizes)
         except Exception:  # a listener is not ours, and its defect must not keep a task from ending
-            logger.exception("A listener of LMCache failed on %d stored keys", len(keys))
+            logger.exception("A listener of LMCache failed on %d keys", len(keys))
 
 
 def _bitmap(bits: Sequence[bool]) -> Bitmap:
