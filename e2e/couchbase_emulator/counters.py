@@ -21,6 +21,7 @@ class Counters:
     kv_reads: int = 0
     kv_logins: int = 0
     kv_connections: int = 0
+    kv_damaged_answers: int = 0  # by the fault `corrupt_stream`
     rest_requests: Counter[str] = field(default_factory=Counter)  # "METHOD route"
     kv_requests: Counter[str] = field(default_factory=Counter)  # name of the command
 
@@ -37,6 +38,7 @@ class Counters:
             "kvReads": self.kv_reads,
             "kvLogins": self.kv_logins,
             "kvConnections": self.kv_connections,
+            "kvDamagedAnswers": self.kv_damaged_answers,
             "restRequests": dict(self.rest_requests),
             "kvRequests": dict(self.kv_requests),
         }

@@ -14,8 +14,9 @@ from e2e.couchbase_emulator.faults import Faults
 from e2e.couchbase_emulator.kv.frames import encode_leb128
 from e2e.couchbase_emulator.kv.scram import Credential
 from e2e.couchbase_emulator.listeners import NodeListeners
+from e2e.couchbase_emulator.membership import join, leave, shift_vbuckets
 from e2e.couchbase_emulator.model.bucket import Bucket, BucketSettings
-from e2e.couchbase_emulator.model.cluster import Cluster
+from e2e.couchbase_emulator.model.cluster import AlternateAddress, Cluster, Node
 from e2e.couchbase_emulator.model.documents import Document
 from e2e.couchbase_emulator.model.manifest import Collection
 from e2e.couchbase_emulator.model.users import User
@@ -36,6 +37,7 @@ class Emulator:
         self.cluster = Cluster(self.options)
         self.ca_path: Path | None = None
         self._listeners: list[NodeListeners] = []
+        self._tls: ssl.SSLContext | None = None
         self._cleanup = contextlib.ExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -44,10 +46,10 @@ class Emulator:
         options = self.options
         if not options.uninitialised:
             self.cluster.initialise(options.username, options.password, name="emulator")
-        tls_context = self._tls_context() if options.tls else None
+        self._tls = self._tls_context() if options.tls else None
         self.cluster.on_bucket_removed = self._on_bucket_removed
         self.cluster.node_command = self._control
-        self._listeners = [NodeListeners(self.cluster, node, tls_context) for node in self.cluster.nodes]
+        self._listeners = [NodeListeners(self.cluster, node, self._tls) for node in self.cluster.nodes]
         try:
             for index, listeners in enumerate(self._listeners):
                 await listeners.open(options.host, **self._first_ports(index))
@@ -73,24 +75,29 @@ class Emulator:
     @property
     def connection_string(self) -> str:
         """Connection string with the plain data ports of all nodes."""
-        return "couchbase://" + ",".join(f"{node.hostname}:{node.kv_port}" for node in self.cluster.nodes)
+        return "couchbase://" + ",".join(f"{node.hostname}:{node.kv_port}" for node in self.cluster.members)
 
     @property
     def tls_connection_string(self) -> str:
         """Connection string with the TLS data ports; raises ValueError without TLS."""
         self._require_tls()
-        return "couchbases://" + ",".join(f"{node.hostname}:{node.kv_tls_port}" for node in self.cluster.nodes)
+        return "couchbases://" + ",".join(f"{node.hostname}:{node.kv_tls_port}" for node in self.cluster.members)
+
+    @property
+    def kv_addresses(self) -> list[tuple[str, int]]:
+        """Host and plain data port of every node."""
+        return [(node.hostname, node.kv_port) for node in self.cluster.members]
 
     @property
     def management_urls(self) -> list[str]:
         """Base URL of the management interface of every node."""
-        return [f"http://{node.hostname}:{node.mgmt_port}" for node in self.cluster.nodes]
+        return [f"http://{node.hostname}:{node.mgmt_port}" for node in self.cluster.members]
 
     @property
     def tls_management_urls(self) -> list[str]:
         """The same over TLS; raises ValueError without TLS."""
         self._require_tls()
-        return [f"https://{node.hostname}:{node.mgmt_tls_port}" for node in self.cluster.nodes]
+        return [f"https://{node.hostname}:{node.mgmt_tls_port}" for node in self.cluster.members]
 
     @property
     def admin_username(self) -> str:
@@ -151,6 +158,14 @@ class Emulator:
         manifest.add_collection(manifest.scopes[scope], collection, max_ttl_seconds)
         self.cluster.revision += 1
 
+    def drop_collection(self, bucket: str, scope: str, collection: str) -> None:
+        """Drop a collection and its documents; the same name made again gets a new identifier."""
+        found = self._bucket(bucket)
+        self._collection(found, scope, collection)
+        self.cluster.will_change_manifest(found)
+        dropped = found.manifest.drop_collection(found.manifest.scopes[scope], collection)
+        found.documents.drop_prefix(encode_leb128(dropped.uid))
+
     def create_user(self, username: str, password: str, roles: str) -> None:
         """Add or replace a user; `roles` as in REST, such as `data_reader[b:s:c]`. Raises ValueError for bad roles."""
         grants, bad = parse_roles(self.cluster, roles)
@@ -181,9 +196,47 @@ class Emulator:
 
     def move_vbuckets(self, steps: int = 1) -> None:
         """Give every vBucket to a node further on, documents included: what clients see at the end of a rebalance."""
-        count = len(self.cluster.nodes)
-        for bucket in self.cluster.buckets.values():
-            bucket.documents.move([(owner + steps) % count for owner in bucket.documents.owners])
+        shift_vbuckets(self.cluster, steps)
+
+    def remove_node(self, index: int, *, close_sockets: bool = True) -> None:
+        """Let a node leave: its vBuckets and their documents go to the others, then its sockets close.
+
+        With `close_sockets=False` it stays reachable and answers "not my vBucket" with the new map, as a node does
+        between the end of a rebalance and its ejection. Raises ValueError when it is the last one, or has left.
+        """
+        leave(self.cluster, index)
+        if close_sockets:
+            self._listeners[index].kill()
+
+    async def add_node(self, index: int | None = None) -> int:
+        """Let a node that left come back, on its old ports, or a new one join; returns its index.
+
+        vBuckets are spread evenly again, documents included. Raises ValueError for a node that has not left.
+        """
+        if index is None:
+            node = Node(len(self.cluster.nodes), self.options.advertise, alive=False, member=False)
+            for user in self.cluster.users.values():
+                node.users.put(user)
+            self.cluster.nodes.append(node)
+            self._listeners.append(NodeListeners(self.cluster, node, self._tls))
+            await self._listeners[node.index].open(self.options.host, **self._first_ports(node.index))
+            index = node.index
+        elif not self.cluster.nodes[index].member:
+            await self.revive_node(index)
+        join(self.cluster, index)
+        return index
+
+    async def restart(self, down_seconds: float = 0.0) -> None:
+        """Let all nodes die and, after a while, live again on their ports; ephemeral buckets come back empty."""
+        for node in self.cluster.nodes:
+            self.kill_node(node.index)
+        await asyncio.sleep(down_seconds)
+        for node in self.cluster.members:
+            await self.revive_node(node.index)
+
+    def set_alternate_address(self, index: int, hostname: str, ports: dict[str, int] | None = None) -> None:
+        """Give a node an external address; `ports` by service (`kv`, `kvSSL`, `mgmt`, `mgmtSSL`), none: the same."""
+        self.cluster.nodes[index].alternate = AlternateAddress(hostname, dict(ports or {}))
         self.cluster.revision += 1
 
     def advance_clock(self, seconds: float) -> None:
@@ -201,6 +254,10 @@ class Emulator:
             task.add_done_callback(self._tasks.discard)
         elif command == "revive_node":
             await self.revive_node(value)
+        elif command == "remove_node":
+            self.remove_node(value)
+        elif command == "add_node":
+            await self.add_node(value)
         else:
             self.move_vbuckets(value)
 

@@ -1,5 +1,6 @@
 """Faults that can be switched on while the emulator runs."""
 
+import random
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,10 +20,21 @@ class Faults:
     drop: int = 0  # key-value document requests that get no answer at all
     disconnect: int = 0  # key-value document requests answered by closing the connection
     tmpfail: int = 0  # mutations answered with a temporary failure
+    tmpfail_reads: int = 0  # reads answered with a temporary failure
+    out_of_memory: int = 0  # mutations refused because the bucket is above its quota (ENOMEM)
+    out_of_memory_reads: int = 0  # reads refused the same way
+    refusals: int = 0  # document requests answered with `refusal_status` instead of being carried out
+    refusal_status: int = 0x84  # EINTERNAL; any number, also one that no server knows
+    wrong_opaques: int = 0  # document requests whose answer bears the opaque of no request
+    unknown_hellos: int = 0  # HELLO requests answered with "unknown command"
     not_my_vbucket: int = 0  # document requests answered with "not my vBucket" and the current map
     auth_failures: int = 0  # key-value logins refused
     corrupt_values: int = 0  # reads whose value comes back with one byte changed
     cut_values: int = 0  # reads whose connection closes in the middle of the value
+    extra_bytes: int = 0  # every value read is longer than the stored one by so many; below 0: shorter
+    corrupt_stream: float = 0.0  # share of key-value answers, logins included, in which 1 to 4 random bytes change,
+    # anywhere, the header too
+    corrupt_seed: int = 0  # seed of these changes; setting it starts the sequence again
     http_503: int = 0  # REST requests answered 503
     http_redirect: int = 0  # REST requests answered with a redirect to another host
     http_drop: int = 0  # REST requests whose connection is closed without an answer
@@ -32,6 +44,17 @@ class Faults:
     manifest_propagation_delay_seconds: float = 0.0  # the same for scopes and collections
     bucket_warmup_seconds: float = 0.0  # from 202 to a healthy bucket
     bucket_delete_seconds: float = 0.0  # how long a deletion takes; name and memory are held meanwhile
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.corrupt_seed)
+
+    def damage(self, frame: bytearray) -> bool:
+        """Change random bytes of an outgoing frame if `corrupt_stream` strikes now; says whether it did."""
+        if self._random.random() >= self.corrupt_stream:
+            return False
+        for _ in range(self._random.randint(1, 4)):
+            frame[self._random.randrange(len(frame))] ^= self._random.randint(1, 255)
+        return True
 
     def take(self, name: str) -> bool:
         """Whether the fault `name` strikes now; uses up one of its counts."""
@@ -54,8 +77,11 @@ class Faults:
                 )
         for name, value in values.items():
             setattr(self, name, float(value) if known[name] in ("float", float) else int(value))
+        if "corrupt_seed" in values:
+            self._random.seed(self.corrupt_seed)
 
     def clear(self) -> None:
         """Switch everything off."""
         for item in fields(self):
             setattr(self, item.name, item.default)
+        self._random.seed(self.corrupt_seed)

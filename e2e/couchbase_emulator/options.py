@@ -30,6 +30,10 @@ class EmulatorOptions:
     uninitialised: bool = False
     # Buckets to start with: name -> quota in MiB (ephemeral, nruEviction).
     buckets: tuple[tuple[str, int], ...] = ()
+    # Login mechanisms offered and accepted, best first; None: all that the server knows.
+    sasl_mechanisms: tuple[str, ...] | None = None
+    # Features of HELLO (numbers) that are not granted although asked for.
+    refused_features: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if self.nodes < 1:

@@ -38,11 +38,11 @@ class RunningFaults:
 
     def kill_node(self, index: int) -> None:
         """See `Emulator.kill_node`."""
-        self._running.call(lambda emulator: emulator.kill_node(index))
+        self._running.kill_node(index)
 
     def revive_node(self, index: int) -> None:
         """See `Emulator.revive_node`."""
-        self._running.run(lambda emulator: emulator.revive_node(index))
+        self._running.revive_node(index)
 
 
 class RunningEmulator:
@@ -53,13 +53,34 @@ class RunningEmulator:
         self._loop = loop
         self.faults = RunningFaults(self, emulator.faults)
         self.options: EmulatorOptions = emulator.options
-        self.connection_string: str = emulator.connection_string
-        self.management_urls: list[str] = emulator.management_urls
-        self.tls_connection_string: str | None = emulator.tls_connection_string if emulator.options.tls else None
-        self.tls_management_urls: list[str] = emulator.tls_management_urls if emulator.options.tls else []
         self.admin_username: str = emulator.admin_username
         self.admin_password: str = emulator.admin_password
         self.ca_path: Path | None = emulator.ca_path
+
+    @property
+    def connection_string(self) -> str:
+        """See `Emulator.connection_string`."""
+        return self._emulator.connection_string
+
+    @property
+    def tls_connection_string(self) -> str | None:
+        """See `Emulator.tls_connection_string`; None without TLS."""
+        return self._emulator.tls_connection_string if self.options.tls else None
+
+    @property
+    def kv_addresses(self) -> list[tuple[str, int]]:
+        """See `Emulator.kv_addresses`."""
+        return self._emulator.kv_addresses
+
+    @property
+    def management_urls(self) -> list[str]:
+        """See `Emulator.management_urls`."""
+        return self._emulator.management_urls
+
+    @property
+    def tls_management_urls(self) -> list[str]:
+        """See `Emulator.tls_management_urls`; none without TLS."""
+        return self._emulator.tls_management_urls if self.options.tls else []
 
     def call(self, function: Callable[[Emulator], _T]) -> _T:
         """Result of a function that gets the emulator in its own thread."""
@@ -97,6 +118,10 @@ class RunningEmulator:
             lambda emulator: emulator.create_collection(bucket, scope, collection, max_ttl_seconds=max_ttl_seconds)
         )
 
+    def drop_collection(self, bucket: str, scope: str, collection: str) -> None:
+        """See `Emulator.drop_collection`."""
+        self.call(lambda emulator: emulator.drop_collection(bucket, scope, collection))
+
     def create_user(self, username: str, password: str, roles: str) -> None:
         """See `Emulator.create_user`."""
         self.call(lambda emulator: emulator.create_user(username, password, roles))
@@ -104,6 +129,30 @@ class RunningEmulator:
     def move_vbuckets(self, steps: int = 1) -> None:
         """See `Emulator.move_vbuckets`."""
         self.call(lambda emulator: emulator.move_vbuckets(steps))
+
+    def kill_node(self, index: int) -> None:
+        """See `Emulator.kill_node`."""
+        self.call(lambda emulator: emulator.kill_node(index))
+
+    def revive_node(self, index: int) -> None:
+        """See `Emulator.revive_node`."""
+        self.run(lambda emulator: emulator.revive_node(index))
+
+    def remove_node(self, index: int, *, close_sockets: bool = True) -> None:
+        """See `Emulator.remove_node`."""
+        self.call(lambda emulator: emulator.remove_node(index, close_sockets=close_sockets))
+
+    def add_node(self, index: int | None = None) -> int:
+        """See `Emulator.add_node`."""
+        return self.run(lambda emulator: emulator.add_node(index))
+
+    def restart(self, down_seconds: float = 0.0) -> None:
+        """See `Emulator.restart`; returns when all nodes live again."""
+        self.run(lambda emulator: emulator.restart(down_seconds))
+
+    def set_alternate_address(self, index: int, hostname: str, ports: dict[str, int] | None = None) -> None:
+        """See `Emulator.set_alternate_address`."""
+        self.call(lambda emulator: emulator.set_alternate_address(index, hostname, ports))
 
     def advance_clock(self, seconds: float) -> None:
         """See `Emulator.advance_clock`."""

@@ -21,7 +21,7 @@ def services_of(node: Node) -> dict[str, int]:
 def nodes_ext(cluster: Cluster, this_node: Node | None = None) -> list[dict[str, Any]]:
     """The `nodesExt` list."""
     listed = []
-    for node in cluster.nodes:
+    for node in cluster.members:
         entry: dict[str, Any] = {"services": services_of(node), "hostname": node.hostname}
         if node is this_node:
             entry["thisNode"] = True
@@ -49,15 +49,17 @@ def cluster_config(cluster: Cluster, this_node: Node | None = None) -> dict[str,
 
 def vbucket_map(cluster: Cluster, bucket: Bucket) -> dict[str, Any]:
     """The `vBucketServerMap`; the emulator keeps one copy, replicas are shown as absent."""
-    replicas = min(bucket.settings.replicas, len(cluster.nodes) - 1)
+    members = cluster.members
+    replicas = min(bucket.settings.replicas, len(members) - 1)
+    positions = {node.index: position for position, node in enumerate(members)}
     return {
         "hashAlgorithm": "CRC",
         "numReplicas": bucket.settings.replicas,
-        "serverList": [f"{node.hostname}:{node.kv_port}" for node in cluster.nodes],
+        "serverList": [f"{node.hostname}:{node.kv_port}" for node in members],
         "vBucketMap": [
-            [owner, *((owner + step) % len(cluster.nodes) for step in range(1, replicas + 1))]
+            [owner, *((owner + step) % len(members) for step in range(1, replicas + 1))]
             + [-1] * (bucket.settings.replicas - replicas)
-            for owner in bucket.documents.owners
+            for owner in map(positions.__getitem__, bucket.documents.owners)
         ],
     }
 
@@ -76,7 +78,7 @@ def bucket_config(cluster: Cluster, bucket: Bucket, this_node: Node | None = Non
         "collectionsManifestUid": f"{bucket.manifest.uid:x}",
         "nodes": [
             {"hostname": f"{node.hostname}:{node.mgmt_port}", "ports": {"direct": node.kv_port}}
-            for node in cluster.nodes
+            for node in cluster.members
         ],
         "vBucketServerMap": vbucket_map(cluster, bucket),
     }

@@ -16,12 +16,17 @@ _GRANTED = frozenset(Feature)
 
 def hello(session: Session, request: Request) -> None:
     """Agree on features: those asked for that the emulator has."""
+    if session.cluster.faults.take("unknown_hellos"):
+        session.refuse(request, Status.UNKNOWN_COMMAND)
+        return
     value = bytes(request.value)
     if len(value) % 2:
         session.refuse(request, Status.EINVAL, "feature list has an odd length")
         return
     asked = struct.unpack(f">{len(value) // 2}H", value)
-    granted = [feature for feature in dict.fromkeys(asked) if feature in _GRANTED]
+    granted = [
+        feature for feature in dict.fromkeys(asked) if feature in _GRANTED - session.cluster.options.refused_features
+    ]
     session.features = frozenset(granted)
     session.agent = request.key.decode(errors="replace")
     session.reply(request, value=struct.pack(f">{len(granted)}H", *granted))
@@ -29,7 +34,12 @@ def hello(session: Session, request: Request) -> None:
 
 def list_mechanisms(session: Session, request: Request) -> None:
     """Login mechanisms."""
-    session.reply(request, value=" ".join(MECHANISMS).encode())
+    session.reply(request, value=" ".join(_mechanisms(session)).encode())
+
+
+def _mechanisms(session: Session) -> tuple[str, ...]:
+    offered = session.cluster.options.sasl_mechanisms
+    return MECHANISMS if offered is None else offered
 
 
 def authenticate(session: Session, request: Request) -> None:
@@ -38,7 +48,9 @@ def authenticate(session: Session, request: Request) -> None:
     mechanism = request.key.decode(errors="replace")
     message = bytes(request.value)
     try:
-        if mechanism == "PLAIN":
+        if mechanism not in _mechanisms(session):
+            session.refuse(request, Status.AUTH_ERROR, "unknown mechanism")
+        elif mechanism == "PLAIN":
             _finish_plain(session, request, message)
         elif mechanism in HASHES:
             _begin_scram(session, request, mechanism, message)

@@ -165,6 +165,11 @@ class KvConnection(asyncio.BufferedProtocol):
             if self._cluster.faults.take("disconnect"):
                 self.abort()
                 return
+            if self._cluster.faults.take("wrong_opaques"):
+                request = request._replace(opaque=request.opaque ^ 0x80000001)
+            if self._cluster.faults.take("refusals"):
+                session.refuse(request, self._cluster.faults.refusal_status)
+                return
         command(session, request)
 
     # -- answers -------------------------------------------------------------------------------------------------
@@ -189,7 +194,11 @@ class KvConnection(asyncio.BufferedProtocol):
     def _write(self, head: bytes, value: Buffer) -> None:
         if self._closed:
             return
-        if not len(value):
+        if self._cluster.faults.corrupt_stream > 0:
+            frame = bytearray(head) + value
+            self._cluster.counters.kv_damaged_answers += self._cluster.faults.damage(frame)
+            self._transport.write(frame)
+        elif not len(value):
             self._transport.write(head)
         elif len(value) < _LARGE_BODY_BYTES:
             self._transport.write(b"".join((head, value)))

@@ -82,11 +82,26 @@ def read_document(session: Session, request: Request) -> StoredDocument | None:
     place = locate(session, request, "Read")
     if place is None:
         return None
+    return _find(session, request, place)
+
+
+def _find(session: Session, request: Request, place: Place) -> StoredDocument | None:
     session.cluster.counters.kv_reads += 1
+    refusal = _struck(session, "tmpfail_reads", "out_of_memory_reads")
+    if refusal is not None:
+        session.refuse(request, refusal)
+        return None
     document = place.bucket.documents.get(place.vbucket, place.wire_key)
     if document is None:
         session.reply(request, Status.KEY_ENOENT)
     return document
+
+
+def _struck(session: Session, temporary: str, out_of_memory: str) -> Status | None:
+    """Status of the memory fault that strikes now."""
+    if session.cluster.faults.take(temporary):
+        return Status.ETMPFAIL
+    return Status.ENOMEM if session.cluster.faults.take(out_of_memory) else None
 
 
 def get(session: Session, request: Request) -> None:
@@ -109,10 +124,8 @@ def get_and_touch(session: Session, request: Request) -> None:
     place = locate(session, request, "Read", "Upsert")
     if place is None:
         return
-    session.cluster.counters.kv_reads += 1
-    document = place.bucket.documents.get(place.vbucket, place.wire_key)
+    document = _find(session, request, place)
     if document is None:
-        session.reply(request, Status.KEY_ENOENT)
         return
     _touch(session, place, document, request.extras)
     _reply_document(session, request, document)
@@ -173,8 +186,8 @@ def delete(session: Session, request: Request) -> None:
         session.reply(request, Status.KEY_ENOENT)
     elif request.cas and request.cas != previous.cas:
         session.refuse(request, Status.KEY_EEXISTS, "CAS mismatch")
-    elif session.cluster.faults.take("tmpfail"):
-        session.refuse(request, Status.ETMPFAIL)
+    elif (refusal := _struck(session, "tmpfail", "out_of_memory")) is not None:
+        session.refuse(request, refusal)
     else:
         documents.remove(place.vbucket, place.wire_key)
         _reply_mutation(session, request, place, cas=previous.cas + 1, seqno=documents.seqno(place.vbucket))
@@ -205,8 +218,9 @@ def _refusal(session: Session, request: Request, place: Place, framing: set[int]
         return Status.E2BIG
     if DURABILITY_FRAME_ID in framing and not _has_replicas(session, place.bucket):
         return Status.DURABILITY_IMPOSSIBLE
-    if session.cluster.faults.take("tmpfail"):
-        return Status.ETMPFAIL
+    struck = _struck(session, "tmpfail", "out_of_memory")
+    if struck is not None:
+        return struck
     return _NO_ROOM.get(place.bucket.documents.room_for(place.vbucket, place.wire_key, len(request.value)))
 
 
@@ -219,7 +233,7 @@ def _precondition(opcode: int, cas: int, previous: StoredDocument | None) -> Sta
 
 
 def _has_replicas(session: Session, bucket: Bucket) -> bool:
-    return min(bucket.settings.replicas, len(session.cluster.nodes) - 1) > 0
+    return min(bucket.settings.replicas, len(session.cluster.members) - 1) > 0
 
 
 _NO_ROOM = {Room.TEMPORARILY_FULL: Status.ETMPFAIL, Room.OUT_OF_MEMORY: Status.ENOMEM}
@@ -243,6 +257,9 @@ def _reply_document(session: Session, request: Request, document: StoredDocument
         changed = bytearray(value)
         changed[len(changed) // 2] ^= 0xFF
         value = changed
+    extra_bytes = session.cluster.faults.extra_bytes
+    if extra_bytes:
+        value = bytes(value) + bytes(extra_bytes) if extra_bytes > 0 else bytes(value[:extra_bytes])
     datatype = document.datatype if Feature.JSON in session.features else 0
     session.reply(
         request,

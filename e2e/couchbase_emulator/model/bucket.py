@@ -65,17 +65,17 @@ class Bucket:
         documents.high_watermark_share = settings.high_watermark_percent / 100
 
 
-def vbucket_owners(vbuckets: int, nodes: int) -> list[int]:
-    """Node of every vBucket: equal contiguous shares."""
-    return [vbucket * nodes // vbuckets for vbucket in range(vbuckets)]
+def vbucket_owners(vbuckets: int, members: list[int]) -> list[int]:
+    """Node of every vBucket: equal contiguous shares for the members of the cluster."""
+    return [members[vbucket * len(members) // vbuckets] for vbucket in range(vbuckets)]
 
 
-def make_bucket(settings: BucketSettings, *, nodes: int, clock: Clock) -> Bucket:
-    """A new empty bucket spread over `nodes`."""
+def make_bucket(settings: BucketSettings, *, members: list[int], node_count: int, clock: Clock) -> Bucket:
+    """A new empty bucket spread over the members; `node_count` includes nodes that left."""
     documents = DocumentStore(
         clock=clock,
-        owners=vbucket_owners(settings.vbuckets, nodes),
-        node_count=nodes,
+        owners=vbucket_owners(settings.vbuckets, members),
+        node_count=node_count,
         quota_bytes=settings.ram_quota_mib * MIB,
         evicts_documents=settings.eviction_policy == "nruEviction",
         # Buckets with a disk eject values instead of refusing writes; the emulator does not model ejection.

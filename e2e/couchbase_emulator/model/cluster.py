@@ -54,6 +54,8 @@ class Node:
     mgmt_tls_port: int | None = None
     kv_tls_port: int | None = None
     alive: bool = True
+    # Whether the node is part of the cluster; one that left keeps its place in the list of nodes.
+    member: bool = True
     alternate: AlternateAddress | None = None
     users: NodeUsers = field(default_factory=NodeUsers)
 
@@ -101,7 +103,7 @@ class Cluster:
         self.clock = Clock()
         self.faults = Faults()
         self.counters = Counters()
-        self.nodes = [Node(index, options.advertise) for index in range(options.nodes)]
+        self.nodes = [Node(index, options.advertise) for index in range(options.nodes)]  # those that left included
         self.uuid = uuid.uuid4().hex
         self.name = ""
         self.initialised = False
@@ -114,7 +116,7 @@ class Cluster:
         self.auto_failover = AutoFailover()
         self.revision = 1
         self.ca_pem: str | None = None
-        # Carries out `kill_node`, `revive_node` and `move_vbuckets`; whoever owns the sockets sets it.
+        # Carries out what needs sockets, such as `kill_node`; whoever owns the sockets sets it.
         self.node_command: NodeCommand = _no_sockets
         # Called with the bucket that goes away, to close the connections that have it open.
         self.on_bucket_removed: Callable[[Bucket], None] | None = None
@@ -130,6 +132,11 @@ class Cluster:
         self.admin_credential = Credential(password)
         if memory_quota_mib is not None:
             self.memory_quota_mib = memory_quota_mib
+
+    @property
+    def members(self) -> list[Node]:
+        """Nodes that are part of the cluster, dead ones included."""
+        return [node for node in self.nodes if node.member]
 
     # -- who may do what ----------------------------------------------------------------------------------------
 
@@ -210,7 +217,12 @@ class Cluster:
 
     def add_bucket(self, settings: BucketSettings) -> Bucket:
         """Create a bucket; it is usable after the warm-up of the faults."""
-        bucket = make_bucket(settings, nodes=len(self.nodes), clock=self.clock)
+        bucket = make_bucket(
+            settings,
+            members=[node.index for node in self.members],
+            node_count=len(self.nodes),
+            clock=self.clock,
+        )
         warmup_seconds = self.faults.bucket_warmup_seconds
         bucket.mapped_at_seconds = time.time() + warmup_seconds / 3
         bucket.ready_at_seconds = time.time() + warmup_seconds

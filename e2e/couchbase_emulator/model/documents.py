@@ -154,9 +154,9 @@ class DocumentStore:
         self.used_bytes = [0] * len(self.used_bytes)
 
     def move(self, owners: list[int]) -> None:
-        """Give vBuckets new owners, documents move along: the end of a rebalance."""
+        """Give vBuckets new owners, new nodes among them; documents move along: the end of a rebalance."""
         self.owners[:] = owners
-        self.used_bytes = [0] * len(self.used_bytes)
+        self.used_bytes = [0] * max(len(self.used_bytes), max(owners) + 1)
         for vbucket, documents in enumerate(self._vbuckets):
             self.used_bytes[owners[vbucket]] += sum(document.size_bytes for document in documents.values())
 

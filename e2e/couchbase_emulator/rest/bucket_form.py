@@ -47,7 +47,7 @@ class BucketForm:
 
     def summaries(self, settings: BucketSettings) -> dict[str, Any]:
         """Memory and disk after the change, in bytes for the whole cluster; adds the error for too large a quota."""
-        nodes = len(self._cluster.nodes)
+        nodes = len(self._cluster.members)
         name = self._existing.name if self._existing else None
         others = self._cluster.assigned_mib(without=name) * MIB * nodes
         total = self._cluster.memory_quota_mib * MIB * nodes
@@ -75,7 +75,7 @@ class BucketForm:
     def replica_warning(self, settings: BucketSettings) -> str | None:
         """What the validation mode says about replicas that the cluster cannot place."""
         warnings = []
-        if settings.replicas > len(self._cluster.nodes) - 1:
+        if settings.replicas > len(self._cluster.members) - 1:
             warnings.append("you do not have enough data servers or server groups to support this number of replicas")
         if self._existing and settings.replicas != self._existing.settings.replicas:
             warnings.append("changing replica number may require rebalance")
@@ -260,5 +260,5 @@ class BucketForm:
             return
         if settings.replicas == 3:
             self.errors["durability_min_level"] = "Durability minimum level cannot be specified with 3 replicas"
-        elif len(self._cluster.nodes) == 1:
+        elif len(self._cluster.members) == 1:
             self.errors["durability_min_level"] = "You do not have enough data servers to support this durability level"

@@ -119,12 +119,12 @@ async def terse_config(call: Call) -> web.Response:
 def bucket_json(call: Call, bucket: Bucket) -> dict[str, Any]:
     """A bucket as REST shows it."""
     cluster, settings = call.cluster, bucket.settings
-    nodes = len(cluster.nodes)
+    nodes = len(cluster.members)
     path = f"/pools/default/buckets/{quote(bucket.name)}"
     controllers = {"compactAll": f"{path}/controller/compactBucket"}
     if settings.flush_enabled:
         controllers["flush"] = f"{path}/controller/doFlush"
-    shown = cluster.nodes if cluster.is_mapped(bucket) else []
+    shown = cluster.members if cluster.is_mapped(bucket) else []
     status = "healthy" if cluster.is_ready(bucket) else "warmup"
     body: dict[str, Any] = {
         "name": bucket.name,

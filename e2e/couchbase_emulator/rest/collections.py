@@ -115,7 +115,7 @@ async def ensure_manifest(call: Call) -> web.Response:
     if not 0 <= timeout <= 300_000:
         raise field_errors({"timeout": "The value must be in range from 0 to 300000."})
     deadline = asyncio.get_running_loop().time() + timeout / 1000
-    live = [node.index for node in call.cluster.nodes if node.alive]
+    live = [node.index for node in call.cluster.members if node.alive]
     while any(bucket.manifest_on(node).uid < wanted for node in live):
         if asyncio.get_running_loop().time() > deadline:
             raise RestError(504, text="timeout")

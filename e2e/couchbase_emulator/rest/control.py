@@ -9,7 +9,16 @@ from aiohttp import web
 from e2e.couchbase_emulator.kv.frames import encode_leb128
 from e2e.couchbase_emulator.rest.http import Call, RestError, Route, json_response, needs
 
-_COMMANDS = ("kill_node", "revive_node", "advance_clock_seconds", "move_vbuckets", "clear", "revive_after_seconds")
+_COMMANDS = (
+    "kill_node",
+    "revive_node",
+    "remove_node",
+    "add_node",
+    "advance_clock_seconds",
+    "move_vbuckets",
+    "clear",
+    "revive_after_seconds",
+)
 
 
 async def get_faults(call: Call) -> web.Response:

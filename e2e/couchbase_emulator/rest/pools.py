@@ -51,7 +51,7 @@ async def pool_default(call: Call) -> web.Response:
     return json_response(
         {
             "name": "default",
-            "nodes": [node_json(cluster, node, this=node is call.node) for node in cluster.nodes],
+            "nodes": [node_json(cluster, node, this=node is call.node) for node in cluster.members],
             "buckets": {"uri": f"/pools/default/buckets?uuid={cluster.uuid}"},
             "bucketNames": [
                 {"bucketName": bucket.name, "uuid": bucket.uuid}
@@ -76,7 +76,7 @@ async def pool_default(call: Call) -> web.Response:
 
 def storage_totals(cluster: Cluster) -> dict[str, Any]:
     """Memory and disk of the cluster in bytes."""
-    nodes = len(cluster.nodes)
+    nodes = len(cluster.members)
     per_node = cluster.memory_quota_mib * MIB
     used_per_node = cluster.assigned_mib() * MIB
     used = sum(sum(bucket.documents.used_bytes) for bucket in cluster.buckets.values())

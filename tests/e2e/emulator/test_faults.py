@@ -42,6 +42,97 @@ def test_statuses(emulator: RunningEmulator) -> None:
         assert client.get(b"key").status == 0
 
 
+def test_memory_statuses_for_reads_and_writes(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        client.set(b"key", b"v")
+        emulator.faults.out_of_memory = 2
+        assert [client.set(b"key", b"w").status, client.delete(b"key").status] == [0x82, 0x82]
+        emulator.faults.tmpfail_reads = 1
+        emulator.faults.out_of_memory_reads = 1
+        assert [client.get(b"key").status for _ in range(2)] == [0x86, 0x82]
+        assert client.get(b"key").value == b"v"
+
+
+def test_refusals_and_wrong_opaques(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        client.set(b"key", b"v")
+        emulator.faults.refusal_status = 0x7777
+        emulator.faults.refusals = 1
+        assert client.get(b"key").status == 0x7777
+        emulator.faults.wrong_opaques = 1
+        asked = client.send_get(b"key")
+        assert client.receive().opaque != asked
+        assert client.get(b"key").value == b"v"
+
+
+def test_values_of_another_length(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        client.set(b"key", b"value")
+        emulator.faults.extra_bytes = 3
+        assert client.get(b"key").value == b"value\0\0\0"
+        emulator.faults.extra_bytes = -2
+        assert client.get(b"key").value == b"val"
+        emulator.faults.clear()
+        assert client.get(b"key").value == b"value"
+
+
+def test_stream_damage_repeats_with_its_seed() -> None:
+    def damaged() -> list[bytes]:
+        faults.update({"corrupt_seed": 7, "corrupt_stream": 0.5})
+        frames = [bytearray(64) for _ in range(40)]
+        assert sum(faults.damage(frame) for frame in frames) == sum(any(frame) for frame in frames)
+        return [bytes(frame) for frame in frames]
+
+    faults = Faults()
+    first = damaged()
+    assert damaged() == first
+    assert 5 < sum(any(frame) for frame in first) < 35
+    assert any(any(frame[:24]) for frame in first)
+
+
+def test_damaged_stream(emulator: RunningEmulator) -> None:
+    value = bytes(1000)
+    with Wire(emulator) as client:
+        client.set(b"key", value)
+        emulator.faults.corrupt_seed = 3
+        emulator.faults.corrupt_stream = 1.0
+        client.send_get(b"key")
+        eventually(lambda: emulator.counters.kv_damaged_answers == 1, "an answer is damaged", 5)
+        emulator.faults.clear()
+    with Wire(emulator) as client:
+        assert client.get(b"key").value == value
+
+
+def test_unknown_hello(emulator: RunningEmulator) -> None:
+    emulator.faults.unknown_hellos = 1
+    with WireClient("127.0.0.1", kv_port(emulator), timeout_seconds=5) as client:
+        assert client.call(0x1F, key=b"agent", value=b"\0\x12").status == 0x81
+        assert client.call(0x1F, key=b"agent", value=b"\0\x12").value == b"\0\x12"
+
+
+def test_refused_features_and_mechanisms(start: Start) -> None:
+    running = start(sasl_mechanisms=("PLAIN",), refused_features=frozenset({0x12}))
+    with WireClient("127.0.0.1", kv_port(running), timeout_seconds=5) as client:
+        assert client.call(0x1F, value=b"\0\x12\0\x07").value == b"\0\x07"
+        assert client.call(0x20).value == b"PLAIN"
+        assert client.login("Administrator", "password", "SCRAM-SHA512") == 0x20
+        assert client.login("Administrator", "password", "PLAIN") == 0
+
+
+def test_recreated_collection_has_a_new_identifier(emulator: RunningEmulator) -> None:
+    with Wire(emulator, "Administrator", "password") as client:
+        client.set(b"key", b"v")
+        before = client.collection_id
+        emulator.drop_collection("cache", "kv", "shards")
+        assert client.get(b"key").status == 0x88
+        assert client.open_collection("cache", "kv", "shards") == 0x88
+        emulator.create_collection("cache", "kv", "shards")
+        assert client.get(b"key").status == 0x88
+        assert client.open_collection("cache", "kv", "shards") == 0
+        assert client.collection_id != before
+        assert client.get(b"key").status == 0x01
+
+
 def test_slow_answers_keep_their_order(emulator: RunningEmulator) -> None:
     with Wire(emulator) as client:
         client.set(b"key", b"v")

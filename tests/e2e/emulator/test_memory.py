@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 def _store(eviction: str, quota_mib: int = 100) -> DocumentStore:
     settings = BucketSettings("b", "ephemeral", quota_mib, eviction_policy=eviction, vbuckets=8)
-    return make_bucket(settings, nodes=1, clock=Clock()).documents
+    return make_bucket(settings, members=[0], node_count=1, clock=Clock()).documents
 
 
 def _fill(store: DocumentStore, count: int) -> None:
