@@ -10,6 +10,7 @@ from pathlib import Path
 from couchbase_lm_operator.api.crd import crd_yaml
 from e2e.bootstrap import ROOT
 from e2e.chart.values_schema import values_schema
+from e2e.testing import adapter_settings
 
 CHART = ROOT / "charts" / "lmcache-couchbase"
 CRD_FILE = "lmcachecouchbases.lmcache-couchbase.io.yaml"
@@ -21,6 +22,8 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield ROOT / "crds" / CRD_FILE, text
     yield CHART / "crds" / CRD_FILE, text
     yield CHART / "values.schema.json", json.dumps(values_schema(), indent=2) + "\n"
+    yield adapter_settings.OPERATOR_MODULE, adapter_settings.operator_module()
+    yield adapter_settings.README, adapter_settings.readme_with_settings()
 
 
 def write_generated() -> None:

@@ -47,6 +47,7 @@ def test_without_a_usable_config_nothing_is_planned(found: Any, kind: type[Wait 
         ({"engine": {"env": [{"name": "HOME", "value": "/"}]}}, Reason.ENV_NOT_ALLOWED, "spec.engine.env"),
         ({"cache": {"env": [{"name": "PYTHONPATH", "value": "/"}]}}, Reason.ENV_NOT_ALLOWED, "spec.cache.env"),
         ({"cache": {"adapterParams": {"password": "x"}}}, Reason.ADAPTER_PARAM_NOT_ALLOWED, "adapterParams.password"),
+        ({"cache": {"adapterParams": {"max_worker": 8}}}, Reason.ADAPTER_PARAM_UNKNOWN, "adapterParams.max_worker"),
         ({"cache": {"chunkSize": 100}}, Reason.CHUNK_SIZE_INVALID, "spec.cache.chunkSize 100"),
         ({"cache": {"shardSize": "17Mi"}}, Reason.INVALID_SPEC, "spec.cache.shardSize 17Mi"),
         ({"cache": {"shardSize": "1"}}, Reason.INVALID_SPEC, "spec.cache.shardSize 1"),

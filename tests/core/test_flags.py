@@ -6,6 +6,7 @@ import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import flags
+from couchbase_lm_operator.core.adapter_settings import ADAPTER_SETTINGS
 from couchbase_lm_operator.core.engine_container import engine_arguments
 from tests.core.planning import QWEN3_8B, container, plan_of, rendered, spec_of
 
@@ -162,3 +163,24 @@ def test_owned_parameters_of_the_adapter_are_refused() -> None:
     for name in flags.ADAPTER_PARAMS_OWNED:
         assert flags.refused_adapter_param({name: "x"}, "spec.cache.adapterParams") is not None
     assert flags.refused_adapter_param({"max_workers": 8}, "spec.cache.adapterParams") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("max_worker", "did you mean max_workers?"),
+        ("frobnicate", "allowed are connect_timeout_seconds, "),
+        # what only the operator may set is never advised
+        ("bucket_nam", "allowed are connect_timeout_seconds, "),
+    ],
+)
+def test_unknown_parameters_of_the_adapter_are_refused_before_a_pod_starts(name: str, advice: str) -> None:
+    refusal = flags.refused_adapter_param({"max_workers": 8, name: 1}, "spec.cache.adapterParams")
+    assert refusal is not None
+    assert refusal.reason == Reason.ADAPTER_PARAM_UNKNOWN
+    assert refusal.message.startswith(f"spec.cache.adapterParams.{name} is not a setting")
+    assert advice in refusal.message
+
+
+def test_what_the_operator_sets_are_settings_of_the_adapter() -> None:
+    assert flags.ADAPTER_PARAMS_OWNED <= ADAPTER_SETTINGS

@@ -121,6 +121,7 @@ class Reason(StrEnum):
     LORA_NOT_SUPPORTED = "LoRANotSupported", "LoRA adapters are in no cache key, so they cannot share a cache."
     ENV_NOT_ALLOWED = "EnvNotAllowed", "An environment variable is set by the operator or would break the cache."
     ADAPTER_PARAM_NOT_ALLOWED = "AdapterParamNotAllowed", "A parameter of the adapter is set by the operator."
+    ADAPTER_PARAM_UNKNOWN = "AdapterParamUnknown", "The adapter has no such parameter."
     HOST_PATH_NOT_ALLOWED = "HostPathNotAllowed", "hostPath volumes are not allowed by this operator's settings."
     VOLUME_NOT_ALLOWED = "VolumeNotAllowed", "A volume is of a type, name or mount path that pods may not add."
     LABEL_NOT_ALLOWED = "LabelNotAllowed", "A label or annotation of the pods belongs to the operator."

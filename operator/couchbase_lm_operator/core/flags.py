@@ -7,10 +7,12 @@ spelling, so an unnoticed one would silently undo what the operator worked out.
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.adapter_settings import ADAPTER_SETTINGS
 from couchbase_lm_operator.core.verdict import Refuse
 
 if TYPE_CHECKING:
@@ -216,11 +218,20 @@ def refused_env(entries: Iterable[dict[str, Any]], field: str, *, is_sidecar: bo
 def refused_adapter_param(params: dict[str, Any], field: str) -> Refuse | None:
     """Return why a parameter of the Couchbase adapter may not be set, or None."""
     taken = sorted(ADAPTER_PARAMS_OWNED & params.keys())
-    if not taken:
+    if taken:
+        return Refuse(
+            Reason.ADAPTER_PARAM_NOT_ALLOWED,
+            f"{field}.{taken[0]} is set by the operator from spec.couchbase and spec.cache: remove it.",
+        )
+    unknown = sorted(params.keys() - ADAPTER_SETTINGS)
+    if not unknown:
         return None
+    allowed = sorted(ADAPTER_SETTINGS - ADAPTER_PARAMS_OWNED)
+    close = difflib.get_close_matches(unknown[0], allowed, n=1)
+    advice = f"did you mean {close[0]}?" if close else f"allowed are {', '.join(allowed)}."
     return Refuse(
-        Reason.ADAPTER_PARAM_NOT_ALLOWED,
-        f"{field}.{taken[0]} is set by the operator from spec.couchbase and spec.cache: remove it.",
+        Reason.ADAPTER_PARAM_UNKNOWN,
+        f"{field}.{unknown[0]} is not a setting of the Couchbase adapter, which would not start with it: {advice}",
     )
 
 
