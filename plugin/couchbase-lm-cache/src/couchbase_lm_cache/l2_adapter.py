@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmcache.lmcache_native import Bitmap
 from lmcache.logging import init_logger
+from lmcache.v1.distributed.api import EncodedObjectKey, KeyEntry, KeyListPage
 from lmcache.v1.distributed.internal_api import L2StoreResult
 from lmcache.v1.distributed.l2_adapters.base import L2AdapterInterface
 from lmcache.v1.distributed.l2_adapters.config import L2AdapterConfigBase
@@ -24,13 +25,14 @@ from couchbase_lm_cache.errors import ConnectError
 from couchbase_lm_cache.expiry import ExpiryRefresher
 from couchbase_lm_cache.keys import object_key
 from couchbase_lm_cache.leases import Leases
+from couchbase_lm_cache.listing import Lister
 from couchbase_lm_cache.loading import Loader, ObjectLoad
 from couchbase_lm_cache.lookups import Lookups
 from couchbase_lm_cache.memory import guard
-from couchbase_lm_cache.removal import remove_objects
 from couchbase_lm_cache.metered_transport import MeteredTransport
 from couchbase_lm_cache.metrics import AdapterMetrics
 from couchbase_lm_cache.metrics_port import MetricsPort
+from couchbase_lm_cache.removal import remove_objects
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig, describe_settings
 from couchbase_lm_cache.stored_sizes import StoredSizes
 from couchbase_lm_cache.storing import ObjectStore, Storer
@@ -106,9 +108,9 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._closing = threading.Lock()
         self._leases: Leases[ObjectKey] = Leases()
         self._stored_sizes: StoredSizes[ObjectKey] = StoredSizes()
-        # Before anything is started: a port in use must leave nothing behind.
-        self._metrics_port = MetricsPort(settings) if settings.metrics_port else None
         self._connection = Connection(settings, CredentialSource(settings), self._open_transport)
+        # Before anything else is started or registered: a port in use must leave nothing behind.
+        self._metrics_port = MetricsPort(settings) if settings.metrics_port else None
         self._metrics = AdapterMetrics(settings, self._connection.status)
         self._tallies = Tallies(self._metrics.count_event)
         self._refresher = ExpiryRefresher(settings, self._connection, self._tallies)
@@ -125,6 +127,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._storer = Storer(settings, self._connection, self._pools[0], self._refresher, self._tallies)
         self._lookup_runner = Lookups(self._connection, self._pools[1], self._refresher)
         self._loader = Loader(settings, self._connection, self._pools[2], self._tallies)
+        self._lister = Lister(settings, CredentialSource(settings), self._connection)
         self._connection.start()
         if settings.startup == "strict":
             self._await_connection()
@@ -220,6 +223,23 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         """
         sizes = remove_objects(self._connection, [self._key(key) for key in keys])
         self._tell_deleted([key for key, size in zip(keys, sizes, strict=True) if size is not None])
+
+    def list_l2_keys(
+        self, model_name: str | None = None, page_size: int = 500, cursor: str | None = None
+    ) -> KeyListPage:
+        """List what is stored under ``key_prefix``, by this and other servers, in the order of document keys.
+
+        Raises:
+            ValueError: ``page_size`` is not positive, or ``cursor`` is not one of an earlier page.
+            NotImplementedError: the bucket cannot be scanned.
+            ConnectError: Couchbase cannot be used now.
+        """
+        page = self._lister.page(model_name, page_size, cursor)
+        entries = [
+            KeyEntry(EncodedObjectKey(one.parts.chunk_hash.hex(), *one.parts[1:]), one.size_bytes)
+            for one in page.objects
+        ]
+        return KeyListPage(tuple(entries), page.cursor)
 
     def report_status(self) -> dict[str, Any]:
         """Return the last known state without talking to Couchbase; holds no secret."""

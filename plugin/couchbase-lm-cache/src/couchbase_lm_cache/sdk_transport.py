@@ -117,6 +117,10 @@ class SdkTransport:
         results = self._call(lambda collection: collection.remove_multi(_unique(keys), options), keys)
         return [_written(results[key]) for key in keys]
 
+    def collection(self) -> Collection:
+        """Return the SDK's collection, for what is no part of a transport."""
+        return next(self._turns)
+
     def close(self) -> None:
         """Disconnect; calls under way end as failures."""
         for cluster in self._clusters:

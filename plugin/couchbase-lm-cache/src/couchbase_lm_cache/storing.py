@@ -215,6 +215,7 @@ class Storer:
             self._connection.note_write(outcome, began)
             if outcome not in _WORTH_REPEATING:
                 return outcome
+            self._tallies.count("store_retries")
             # Different lengths keep servers that were refused together from coming back together.
             task.ended.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret depends on it
             pause = min(2 * pause, _LAST_PAUSE_SECONDS)
