@@ -34,7 +34,7 @@ class Group:
 
 
 GROUPS = (
-    Group("operator", ("tests/core", "tests/templates")),
+    Group("operator", ("tests/core", "tests/templates", "tests/e2e/testing")),
     Group("couchbase", ("tests/e2e/emulator", "tests/io", "tests/provisioning", "e2e/conformance")),
     Group("packaging", ("tests/wheelhouse", "tests/images")),
     Group("apiserver", ("tests/api", "tests/cli", "tests/reconcile"), needs=(BINARIES,), is_fast=False),
