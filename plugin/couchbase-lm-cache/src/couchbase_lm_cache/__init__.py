@@ -1,10 +1,23 @@
 """Couchbase as the tier behind LMCache's local CPU cache.
 
-The package is loaded by name: LMCache imports :mod:`couchbase_lm_cache.l2_adapter` when its
-``--l2-adapter`` JSON says so. Settings, key names and the storage format are importable without
-LMCache and without the Couchbase SDK, so that tools can look at a bucket.
+LMCache loads :mod:`couchbase_lm_cache.l2_adapter` (its server) or :mod:`couchbase_lm_cache.connector`
+(in-process mode) by name. What is exported here needs no LMCache; settings, key names and the storage
+format need no Couchbase SDK either, so the store is imported at its first use.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
-__all__ = ["CouchbaseLMCacheConfig"]
+if TYPE_CHECKING:
+    from couchbase_lm_cache.kv_store import CouchbaseKVStore
+
+__all__ = ["CouchbaseKVStore", "CouchbaseLMCacheConfig"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CouchbaseKVStore":
+        from couchbase_lm_cache.kv_store import CouchbaseKVStore
+
+        return CouchbaseKVStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
