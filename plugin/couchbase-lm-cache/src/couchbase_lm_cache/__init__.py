@@ -17,7 +17,7 @@ __all__ = ["CouchbaseKVStore", "CouchbaseLMCacheConfig"]
 
 def __getattr__(name: str) -> Any:
     if name == "CouchbaseKVStore":
-        from couchbase_lm_cache.kv_store import CouchbaseKVStore
+        from couchbase_lm_cache.kv_store import CouchbaseKVStore  # noqa: PLC0415 - needs the SDK
 
         return CouchbaseKVStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
