@@ -6,6 +6,7 @@ reason when Couchbase cannot be used or gives back something else. Nothing is le
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import sys
@@ -21,7 +22,8 @@ class SmokeTestError(Exception):
 def main() -> int:
     """Run the check and return the exit status."""
     try:
-        config = CouchbaseLMCacheConfig.from_env()
+        # degraded would hide for a while that Couchbase does not answer
+        config = dataclasses.replace(CouchbaseLMCacheConfig.from_env(), startup="strict")
         store = CouchbaseKVStore(config)
         try:
             _check(store, shard_size_bytes=config.shard_size_bytes)
