@@ -21,8 +21,8 @@ def main() -> None:
 def run_command() -> None:
     """Run the operator. Settings come from the environment (LMCB_...)."""
     # the event source and its libraries are for this command only
-    from couchbase_lm_operator import settings  # noqa: PLC0415
-    from couchbase_lm_operator.handlers import run_operator  # noqa: PLC0415
+    from couchbase_lm_operator import settings  # noqa: PLC0415 - kopf takes a second; only `run` needs it
+    from couchbase_lm_operator.handlers import run_operator  # noqa: PLC0415 - likewise
 
     try:
         run_operator(settings.load())

@@ -38,7 +38,7 @@ SESSION_ERRORS = (
 
 _SMALL_LIMIT = 4
 _CONNECT_LIMIT_SECONDS = 2.0
-_REFRESH_INTERVAL_SECONDS = 1.0
+_REFRESH_INTERVAL_SECONDS = 0.1
 _REFRESH_TIMEOUT_SECONDS = 1.0
 
 
@@ -144,11 +144,11 @@ class Topology:
             logger.info("The cluster has a new map with %d data nodes", len(new.nodes))
         return True
 
-    def refresh(self, deadline: float, *, force: bool = False) -> bool:
-        """Ask the nodes for a newer map, not more often than once a second; say whether there was one."""
+    def refresh(self, deadline: float) -> bool:
+        """Ask the nodes for a newer map, not more often than ten times a second; say whether there was one."""
         now = time.monotonic()
         with self._lock:
-            if now - self._refreshed_at < _REFRESH_INTERVAL_SECONDS and not force:
+            if now - self._refreshed_at < _REFRESH_INTERVAL_SECONDS:
                 return False
             self._refreshed_at = now
         limit = min(deadline, now + _REFRESH_TIMEOUT_SECONDS)

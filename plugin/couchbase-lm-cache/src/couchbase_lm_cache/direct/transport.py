@@ -225,13 +225,13 @@ class DirectTransport:
             call.settle(Outcome.UNREACHABLE if isinstance(lane.failure, ConnectionLostError) else Outcome.BUSY)
 
     def _follow(self, node: Node, config: bytes, deadline: float) -> None:
+        if not config:
+            self._topology.refresh(deadline)
+            return
         try:
-            newer = bool(config) and self._topology.learn_map(config, node)
+            self._topology.learn_map(config, node)
         except ProtocolError as error:
             self._complaints.warn("map", f"The new map from {node.host}:{node.port} cannot be used: {error}")
-            newer = False
-        if not newer:
-            self._topology.refresh(deadline)
 
     def _renew_collection(self, node: Node, calls: list[Call], deadline: float) -> None:
         try:
