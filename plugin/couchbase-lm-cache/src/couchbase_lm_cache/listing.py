@@ -106,7 +106,7 @@ class Lister:
             transport.close()
 
     def _scan(self, collection: Collection, prefix: str, after: str) -> Iterator[str]:
-        between = RangeScan(ScanTerm(after, exclusive=True), ScanTerm(prefix + _HIGHEST))
+        between = RangeScan(ScanTerm(after, exclusive=True) if after else None, ScanTerm(prefix + _HIGHEST))
         options = ScanOptions(ids_only=True, timeout=timedelta(seconds=_SCAN_TIMEOUT_SECONDS))
         try:
             for result in collection.scan(between, options):
