@@ -177,14 +177,6 @@ class CouchbaseConnector(RemoteConnector):  # type: ignore[misc]  # LMCache is n
         """Remove a chunk; False when there was none or Couchbase did not answer."""
         return self._client.remove(self._document(key))
 
-    async def list(self) -> list[str]:
-        """Refused: the keys of a shared cache are too many for one list.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("in-process mode cannot list keys in Couchbase: the collection is shared and large")
-
     def support_ping(self) -> bool:
         """LMCache's health check may ping."""
         return True
@@ -279,6 +271,15 @@ class CouchbaseConnector(RemoteConnector):  # type: ignore[misc]  # LMCache is n
 
     def _document(self, key: CacheEngineKey) -> str:
         return document_key(self._settings.key_prefix, key.to_string())
+
+    # Last: below it, `list` in annotations would mean this method.
+    async def list(self) -> list[str]:
+        """Refused: the keys of a shared cache are too many for one list.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("in-process mode cannot list keys in Couchbase: the collection is shared and large")
 
 
 def plugin_name(names: list[str], extra_config: Mapping[str, Any]) -> str:

@@ -63,9 +63,9 @@ class Call(Generic[Result]):
         self.future: Future[Result] = Future()
         # Nobody but the task may end it: a waiter that is cancelled must not make set_result() fail.
         self.future.set_running_or_notify_cancel()
-        self._task: Task[None] | None = None
+        self._task: Task[object] | None = None
 
-    def watch(self, task: Task[None]) -> None:
+    def watch(self, task: Task[object]) -> None:
         """Name the task that :meth:`abandon` ends."""
         self._task = task
 
@@ -91,7 +91,7 @@ class ObjectClient:
         self._connection = Connection(settings, CredentialSource(settings), open_transport)
         self._refresher = ExpiryRefresher(settings, self._connection, self._tallies)
         self._watch = DeadlineWatch()
-        self._tasks: TaskTable[None] = TaskTable(_Unheard(), self._watch)
+        self._tasks: TaskTable[object] = TaskTable(_Unheard(), self._watch)
         self._store_pool = WorkerPool("store", max(1, settings.max_workers // 2))
         self._lookup_pool = WorkerPool("lookup", _LOOKUP_THREADS)
         self._load_pool = WorkerPool("load", settings.max_workers)
@@ -175,14 +175,14 @@ class ObjectClient:
 
     def _open(
         self, deadline_seconds: float, verdict: Callable[[], Result], buffers: Sequence[GuardedBuffer]
-    ) -> tuple[Call[Result], Task[None]]:
+    ) -> tuple[Call[Result], Task[object]]:
         call: Call[Result] = Call()
         task = self._tasks.open(deadline_seconds, buffers, lambda: call.future.set_result(verdict()))
         call.watch(task)
         return call, task
 
     def _begin_load(
-        self, task: Task[None], key: str, layout: str | None, max_size_bytes: int, loading: _Loading
+        self, task: Task[object], key: str, layout: str | None, max_size_bytes: int, loading: _Loading
     ) -> None:
         """Learn the size from the document at the key, then load into memory of that size."""
         transport = self._connection.transport()
