@@ -26,7 +26,7 @@ _ADMIN_GRANTS = (RoleGrant("admin"),)
 NodeCommand = Callable[[str, int, float | None], Awaitable[None]]
 
 
-async def _no_sockets(command: str, value: int, revive_after_seconds: float | None) -> None:  # noqa: ARG001
+async def _no_sockets(command: str, value: int, revive_after_seconds: float | None) -> None:  # noqa: ARG001 - the signature of the real one
     raise ValueError(f"{command} needs a running emulator")
 
 
