@@ -13,6 +13,7 @@ from e2e.demo import stack
 from e2e.demo.bucket import Bucket, check_documents
 from e2e.demo.journey import PROGRESS, Turn, Workload
 from e2e.demo.kube import DemoError, Kube
+from e2e.demo.metrics import read_transport
 from e2e.demo.prompt import new_prompt
 from e2e.demo.report import print_table, write_result
 from e2e.images import registry
@@ -68,8 +69,11 @@ def prove(workload: Workload, resource: dict[str, Any], bucket: Bucket, folder: 
     with PROGRESS.step("checking answers, documents and rights"):
         check_answers(turns, prompt.fact, chunks * chunk_tokens)
         facts = check_documents(resource, new_keys, chunks, bucket.probe(workload, new_keys))
+        transports = {pod: read_transport(workload.kube, workload.namespace, pod) for pod in new_pods}
+        if set(transports.values()) != {"direct"}:
+            raise DemoError(f"the pods do not use the direct transport: {transports}")
     print_table(turns)
-    write_result(folder, turns, {"chunkTokens": chunk_tokens, "chunks": chunks, "bucket": facts})
+    write_result(folder, turns, {"chunkTokens": chunk_tokens, "chunks": chunks, "transport": "direct", "bucket": facts})
     return turns
 
 

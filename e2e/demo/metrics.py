@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from e2e.demo.kube import Kube
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{[^}]*\})? ([-+.\deE]+|NaN)$", re.MULTILINE)
 _READ_LMCACHE = (
     "import urllib.request as r;"
-    f"print(r.urlopen('http://127.0.0.1:{names.LMCACHE_HTTP_PORT}/metrics',timeout=10).read().decode())"
+    f"print(r.urlopen('http://127.0.0.1:{names.LMCACHE_HTTP_PORT}/{{path}}',timeout=10).read().decode())"
 )
 
 
@@ -39,13 +40,25 @@ class PodCounters:
 def read_counters(kube: Kube, namespace: str, pod: str, vllm_url: str) -> PodCounters:
     """Read both sources; a counter that was never used does not exist yet and counts as 0."""
     vllm = totals(httpx.get(f"{vllm_url}/metrics", timeout=30).raise_for_status().text)
-    lmcache = totals(kube.exec(namespace, pod, names.CONTAINER_LMCACHE, "python3", "-ISc", _READ_LMCACHE))
+    lmcache = totals(_read_lmcache(kube, namespace, pod, "metrics"))
     return PodCounters(
         external_hit_tokens=vllm.get("vllm:external_prefix_cache_hits_total", 0.0),
         external_query_tokens=vllm.get("vllm:external_prefix_cache_queries_total", 0.0),
         l2_hit_tokens=lmcache.get("lmcache_mp_lookup_hit_l2_tokens_total", 0.0),
         l2_stored_chunks=_matching(lmcache, "l2_store_completed_objects"),
     )
+
+
+def read_transport(kube: Kube, namespace: str, pod: str) -> str:
+    """Return how the pod's adapter talks to Couchbase: ``direct`` or ``sdk``; empty while it does not."""
+    status = json.loads(_read_lmcache(kube, namespace, pod, "status"))
+    (adapter,) = status["storage_manager"]["l2_adapters"]
+    return adapter.get("transport") or ""
+
+
+def _read_lmcache(kube: Kube, namespace: str, pod: str, path: str) -> str:
+    program = _READ_LMCACHE.format(path=path)
+    return kube.exec(namespace, pod, names.CONTAINER_LMCACHE, "python3", "-ISc", program)
 
 
 def totals(exposition: str) -> dict[str, float]:
