@@ -74,7 +74,8 @@ def bucket_config(cluster: Cluster, bucket: Bucket, this_node: Node | None = Non
         "uri": f"{path}?bucket_uuid={bucket.uuid}",
         "streamingUri": f"/pools/default/bucketsStreaming/{bucket.name}?bucket_uuid={bucket.uuid}",
         "bucketCapabilitiesVer": "",
-        "bucketCapabilities": _BUCKET_CAPABILITIES,
+        "bucketCapabilities": _BUCKET_CAPABILITIES
+        + (["rangeScan"] if bucket.settings.bucket_type != "ephemeral" else []),
         "collectionsManifestUid": f"{bucket.manifest.uid:x}",
         "nodes": [
             {"hostname": f"{node.hostname}:{node.mgmt_port}", "ports": {"direct": node.kv_port}}

@@ -21,6 +21,7 @@ from e2e.couchbase_emulator.kv.frames import (
 )
 from e2e.couchbase_emulator.kv.lookup_commands import LOOKUP_COMMANDS
 from e2e.couchbase_emulator.kv.opcodes import QUIET_OF, Opcode, Status
+from e2e.couchbase_emulator.kv.scan_commands import SCAN_COMMANDS
 from e2e.couchbase_emulator.kv.session import Session
 from e2e.couchbase_emulator.model.bucket import Bucket
 from e2e.couchbase_emulator.model.cluster import Cluster, Node
@@ -30,7 +31,7 @@ _RECEIVE_BYTES = 64 * 1024
 _LARGE_BODY_BYTES = 16 * 1024
 _WRITE_HIGH_WATER_BYTES = 32 * 1024 * 1024
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
-_DATA_COMMANDS: dict[int, Command] = DOCUMENT_COMMANDS | LOOKUP_COMMANDS
+_DATA_COMMANDS: dict[int, Command] = DOCUMENT_COMMANDS | LOOKUP_COMMANDS | SCAN_COMMANDS
 _COMMANDS: dict[int, Command] = CONNECT_COMMANDS | _DATA_COMMANDS
 
 

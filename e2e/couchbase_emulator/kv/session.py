@@ -22,6 +22,7 @@ _PRIVILEGES: dict[str, tuple[tuple[str, ...], str]] = {
     "Insert": (("data", "docs"), "insert"),
     "Upsert": (("data", "docs"), "upsert"),
     "Delete": (("data", "docs"), "delete"),
+    "RangeScan": (("data", "docs"), "range_scan"),
     "SimpleStats": (("stats",), "read"),
 }
 _READS = frozenset({Opcode.GET, Opcode.GETK, Opcode.GAT, Opcode.GET_META})
@@ -84,6 +85,11 @@ class Session:
     def refuse_foreign_vbucket(self, request: Request) -> None:
         """Answer that another node holds the vBucket; the current map comes along."""
         self.reply(request, Status.NOT_MY_VBUCKET, value=self.config(), datatype=DATATYPE_JSON)
+
+    def holds_vbucket(self, vbucket: int) -> bool:
+        """Whether this node holds a vBucket of the open bucket."""
+        owners = self.bucket.documents.owners if self.bucket else []
+        return vbucket < len(owners) and owners[vbucket] == self.node.index
 
     def config(self) -> bytes:
         """Cluster configuration for this connection."""

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from e2e.couchbase_emulator.model.clock import Clock
-from e2e.couchbase_emulator.model.documents import DocumentStore
+from e2e.couchbase_emulator.model.documents import DocumentStore, StoredDocument
 from e2e.couchbase_emulator.model.manifest import Manifest
 
 MIB = 1024 * 1024
@@ -32,6 +32,16 @@ class BucketSettings:
 
 
 @dataclass
+class RangeScan:
+    """A scan of one vBucket that was begun: what is still to be sent, in the order of the keys."""
+
+    vbucket: int
+    key_only: bool
+    remaining: list[tuple[bytes, StoredDocument]]  # keys without collection prefix
+    begun_at_seconds: float
+
+
+@dataclass
 class Bucket:
     """One bucket of the cluster.
 
@@ -44,6 +54,7 @@ class Bucket:
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     # Manifests of nodes that have not heard of the current one yet.
     outdated_manifests: dict[int, Manifest] = field(default_factory=dict)
+    range_scans: dict[bytes, RangeScan] = field(default_factory=dict)  # by identifier
     mapped_at_seconds: float = 0.0
     ready_at_seconds: float = 0.0
 

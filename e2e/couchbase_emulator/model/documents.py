@@ -160,6 +160,13 @@ class DocumentStore:
         for vbucket, documents in enumerate(self._vbuckets):
             self.used_bytes[owners[vbucket]] += sum(document.size_bytes for document in documents.values())
 
+    def in_vbucket(self, vbucket: int) -> Iterator[tuple[bytes, StoredDocument]]:
+        """Every live document of a vBucket with its wire key."""
+        now = self.clock.now_seconds()
+        for key, document in self._vbuckets[vbucket].items():
+            if not document.expiry or document.expiry > now:
+                yield key, document
+
     def items(self) -> Iterator[tuple[bytes, StoredDocument]]:
         """Every live document with its wire key."""
         now = self.clock.now_seconds()
