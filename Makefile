@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env env-engine demo demo-down test test-fast check generate lock cluster cluster-down images conformance
+.PHONY: help env env-engine demo demo-down test test-fast check generate lock cluster cluster-down images conformance bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -47,3 +47,6 @@ images: env ## OCI archives under .local/images
 
 conformance: env ## the Couchbase conformance suite (COUCHBASE_URL, COUCHBASE_USERNAME, COUCHBASE_PASSWORD for a real one)
 	@$(PY) -m pytest e2e/conformance
+
+bench: env ## the speed of the L2 adapter and of the emulator; tables, plot and raw figures in .local/bench
+	@benchmarks/l2/run && $(PY) -m benchmarks.emulator.throughput --json .local/bench/emulator.json

@@ -29,6 +29,7 @@ CHECKS = (
     Check("types of the operator", (str(BIN / "mypy"), "operator/couchbase_lm_operator")),
     Check("types of the plugin", (str(BIN / "mypy"), "plugin/couchbase-lm-cache/src/couchbase_lm_cache")),
     Check("types of the end-to-end tools", (str(BIN / "mypy"), "e2e")),
+    Check("types of the benchmarks", (str(BIN / "mypy"), "benchmarks")),
     Check("layers", ("env", "PYTHONPATH=operator:plugin/couchbase-lm-cache/src", str(BIN / "lint-imports"))),
     Check("generated files", (str(BIN / "python"), "-m", "e2e.testing.generated", "--check")),
 )
