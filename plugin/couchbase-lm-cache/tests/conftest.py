@@ -82,6 +82,8 @@ def place(emulator: RunningEmulator, request: pytest.FixtureRequest) -> Iterator
     emulator.create_collection(BUCKET, SCOPE, collection)
     yield Place(emulator, collection, request.param)
     emulator.faults.clear()
+    # What earlier tests left would fill the bucket, which then evicts what later ones have just stored.
+    emulator.drop_collection(BUCKET, SCOPE, collection)
 
 
 @pytest.fixture
