@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from couchbase_lm_cache.direct.cluster_map import Node
+    from couchbase_lm_cache.direct.node_pool import NodePool
     from couchbase_lm_cache.direct.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -161,29 +162,33 @@ class DirectTransport:
             else:
                 call.prepare(vbucket, self._topology.collection_prefix)
                 by_node.setdefault(node, []).append(call)
-        lanes: list[tuple[Node, Session, Lane, list[Call]]] = []
+        lanes: list[tuple[Node, Lane, list[Call]]] = []
+        lent: list[tuple[NodePool, Session, Lane]] = []
         try:
             # In one order everywhere: two callers that each held what the other waits for would both time out.
             for node in sorted(by_node):
-                session = self._borrow(node, kind, by_node[node], deadline)
+                pool = self._topology.pool(node, kind)
+                session = self._borrow(pool, by_node[node], deadline)
                 if session is not None:
-                    requests = [call.request for call in by_node[node]]
-                    lanes.append((node, session, Lane(session.stream, requests), by_node[node]))
-            run([lane for _, _, lane, _ in lanes], deadline)
+                    lane = Lane(session.stream, [call.request for call in by_node[node]])
+                    lent.append((pool, session, lane))
+                    lanes.append((node, lane, by_node[node]))
+            run([lane for _, lane, _ in lanes], deadline)
         finally:
-            for node, session, lane, _ in lanes:
-                self._topology.pool(node, kind).give_back(session, is_clean=lane.is_clean)
+            # To the pool it came from: a new map may have replaced the node's pool meanwhile.
+            for pool, session, lane in lent:
+                pool.give_back(session, is_clean=lane.is_clean)
         for call in unowned:
             call.settle(Outcome.UNREACHABLE)
-        for node, _, lane, sent in lanes:
+        for node, lane, sent in lanes:
             self._conclude(node, lane, sent, deadline)
         if any(call.outcome is Outcome.UNREACHABLE for call in calls) and self._topology.refresh(deadline):
             for call in calls:
                 call.reopen(Outcome.UNREACHABLE)
 
-    def _borrow(self, node: Node, kind: str, calls: list[Call], deadline: float) -> Session | None:
+    def _borrow(self, pool: NodePool, calls: list[Call], deadline: float) -> Session | None:
         try:
-            return self._topology.pool(node, kind).borrow(deadline)
+            return pool.borrow(deadline)
         except SESSION_ERRORS as error:
             cause = error.__cause__ or error
             if isinstance(cause, (LoginRefusedError, BucketRefusedError)):
