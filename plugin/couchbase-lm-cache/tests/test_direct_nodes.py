@@ -105,6 +105,21 @@ def test_a_node_that_is_down_costs_only_what_is_on_it_and_no_time(
         time.sleep(0.1)
 
 
+def test_a_call_outlives_the_node_that_a_new_map_drops(cluster: RunningEmulator, transport: Transport) -> None:
+    content, ended = Content(), []
+    assert content.write(transport) == [Outcome.OK] * COUNT
+    assert content.read(transport) == [Outcome.OK] * COUNT
+    cluster.faults.slow_seconds = 0.5
+    threads = [threading.Thread(target=lambda: ended.append(content.read(transport, 10.0))) for _ in range(2)]
+    threads[0].start()
+    time.sleep(0.2)  # its requests are on their way by now; if not, it meets the new map itself
+    cluster.remove_node(2, close_sockets=False)
+    threads[1].start()
+    for thread in threads:
+        thread.join(20)
+    assert ended == [[Outcome.OK] * COUNT] * 2
+
+
 def test_a_restarted_cluster_is_found_again(cluster: RunningEmulator, transport: Transport) -> None:
     content = Content()
     assert content.write(transport) == [Outcome.OK] * COUNT
