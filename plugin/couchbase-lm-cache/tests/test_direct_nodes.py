@@ -109,10 +109,10 @@ def test_a_call_outlives_the_node_that_a_new_map_drops(cluster: RunningEmulator,
     content, ended = Content(), []
     assert content.write(transport) == [Outcome.OK] * COUNT
     assert content.read(transport) == [Outcome.OK] * COUNT
-    cluster.faults.slow_seconds = 0.5
+    cluster.faults.slow_seconds = 0.2
     threads = [threading.Thread(target=lambda: ended.append(content.read(transport, 10.0))) for _ in range(2)]
     threads[0].start()
-    time.sleep(0.2)  # its requests are on their way by now; if not, it meets the new map itself
+    time.sleep(0.05)  # its requests are on their way by now; if not, it meets the new map itself
     cluster.remove_node(2, close_sockets=False)
     threads[1].start()
     for thread in threads:
