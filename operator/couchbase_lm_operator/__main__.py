@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import click
 
-from couchbase_lm_operator.cli.crds import crds_command
 from couchbase_lm_operator.cli.failure import BadInputError, WorldError
-from couchbase_lm_operator.cli.plan import plan_command
-from couchbase_lm_operator.cli.size import size_command
-from couchbase_lm_operator.errors import OperatorError, SettingsError
+from couchbase_lm_operator.cli.lazy_group import LazyGroup
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    places={
+        "plan": "couchbase_lm_operator.cli.plan:plan_command",
+        "size": "couchbase_lm_operator.cli.size:size_command",
+        "crds": "couchbase_lm_operator.cli.crds:crds_command",
+    },
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="lmcache-couchbase-operator", prog_name="lmcb")
 def main() -> None:
     """Serve models with vLLM and share their KV cache through Couchbase."""
@@ -22,6 +27,7 @@ def run_command() -> None:
     """Run the operator. Settings come from the environment (LMCB_...)."""
     # the event source and its libraries are for this command only
     from couchbase_lm_operator import settings  # noqa: PLC0415 - kopf takes a second; only `run` needs it
+    from couchbase_lm_operator.errors import OperatorError, SettingsError  # noqa: PLC0415 - likewise
     from couchbase_lm_operator.handlers import run_operator  # noqa: PLC0415 - likewise
 
     try:
@@ -31,10 +37,6 @@ def run_command() -> None:
     except OperatorError as error:
         raise WorldError(f"the operator stopped: {error}") from error
 
-
-main.add_command(plan_command)
-main.add_command(size_command)
-main.add_command(crds_command)
 
 if __name__ == "__main__":
     main()

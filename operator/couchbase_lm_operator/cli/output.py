@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +32,8 @@ def dumped(value: Any, form: str) -> str:
     """Return a value as YAML or JSON."""
     if form == "json":
         return json.dumps(value, indent=2)
+    import yaml  # noqa: PLC0415 - tables and JSON do without
+
     return yaml.safe_dump(value, sort_keys=False, width=120).rstrip()
 
 
