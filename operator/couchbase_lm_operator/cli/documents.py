@@ -1,34 +1,14 @@
-"""Reads the files that people give: resources, ConfigMaps, a model's config.json."""
+"""Reads the files of Kubernetes objects that people give: the resource, and a ConfigMap beside it."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import yaml
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.cli.failure import BadInputError
+from couchbase_lm_operator.cli.model_config import read_text
 from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, Missing, ModelConfig
-
-_MAX_FILE_BYTES = 16 << 20
-STANDARD_INPUT = "-"
-
-
-def read_text(path: str) -> str:
-    """Return the text of a file, or of standard input for ``-``.
-
-    Raises:
-        BadInputError: it cannot be read, is no text or is larger than 16 MiB.
-    """
-    try:
-        raw = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
-        if len(raw) > _MAX_FILE_BYTES:
-            raise BadInputError(f"{path} is larger than {_MAX_FILE_BYTES >> 20} MiB.")
-        return raw.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}") from error
 
 
 def read_documents(path: str) -> list[Manifest]:
@@ -81,15 +61,3 @@ def config_from_map(
             return parse_model_config(text, f"key {key} of ConfigMap {name}")
         return Missing(f"key {key} in ConfigMap {name} of spec.model.config.configMapRef")
     return Missing(f"ConfigMap {name} of spec.model.config.configMapRef")
-
-
-def config_from_file(path: str) -> ModelConfig:
-    """Return the model's configuration from a file of its own.
-
-    Raises:
-        BadInputError: it cannot be read or is no JSON object.
-    """
-    found = parse_model_config(read_text(path), path)
-    if isinstance(found, MalformedModelConfig):
-        raise BadInputError(f"{path} is no config.json: {found.detail}.")
-    return found

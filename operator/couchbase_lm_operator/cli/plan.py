@@ -12,6 +12,7 @@ from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
 from couchbase_lm_operator.cli import admission, documents
 from couchbase_lm_operator.cli.failure import BadInputError
+from couchbase_lm_operator.cli.model_config import config_from_file
 from couchbase_lm_operator.cli.numbers import number_rows, numbers
 from couchbase_lm_operator.cli.offline import UNKNOWN_NAMESPACE_UID, offline_plan
 from couchbase_lm_operator.cli.output import dumped, output_option, table
@@ -65,7 +66,7 @@ def _config(
     spec: LMCacheCouchbaseSpec, found: list[Manifest], namespace: str, config_path: str | None
 ) -> ModelConfig | MalformedModelConfig | Missing:
     if config_path is not None:
-        return documents.config_from_file(config_path)
+        return config_from_file(config_path)
     reference = spec.model.config.config_map_ref if spec.model.config else None
     if reference is not None:
         return documents.config_from_map(found, reference.name, reference.key, namespace)

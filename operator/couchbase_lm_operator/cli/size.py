@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.cli import documents
+from couchbase_lm_operator.cli.model_config import config_from_file
 from couchbase_lm_operator.cli.numbers import number_rows, numbers
 from couchbase_lm_operator.cli.offline import offline_plan
 from couchbase_lm_operator.cli.output import dumped, output_option, table
@@ -33,7 +33,7 @@ _POSITIVE = click.IntRange(min=1)
 @output_option
 def size_command(config_path: str, output: str, **options: Any) -> None:
     """Size the KV cache of the model whose config.json is given: bytes, chunks, documents, L1, bucket."""
-    config = documents.config_from_file(config_path)
+    config = config_from_file(config_path)
     resource = {"metadata": {"name": "size", "namespace": "default", "uid": ""}}
     sizing = offline_plan(_spec(options), resource, config, defaults()).sizing
     if output == "table":
