@@ -35,6 +35,11 @@ FIELD = "spec.engine.extraArgs"
         ["--kv-transfer-config.list+", "1"],
         ["--speculative-config", "{}"],
         ["--spec-tokens", "3"],
+        ["--mamba-cache-mode", "all"],
+        ["--mamba-block-size=64"],
+        ["--disable-hybrid-kv-cache-manager"],
+        ["--no-disable-hybrid-kv-cache-manager"],
+        ["--disable_sliding_window"],
         ["--hf-overrides", "{}"],
         ["--attention-config.backend", "X"],
         ["--port", "9"],
@@ -145,7 +150,9 @@ def test_a_refusal_never_repeats_a_value(arguments: list[str]) -> None:
     assert "very-secret" not in refusal.message
 
 
-@pytest.mark.parametrize("name", ["HOME", "USER", "HF_HOME", "LMCACHE_COUCHBASE_PASSWORD", "LMCACHE_CONFIG_FILE"])
+@pytest.mark.parametrize(
+    "name", ["HOME", "USER", "HF_HOME", "LMCACHE_COUCHBASE_PASSWORD", "LMCACHE_CONFIG_FILE", "VLLM_MLA_DISABLE"]
+)
 def test_owned_variables_are_refused(name: str) -> None:
     refusal = flags.refused_env([{"name": name, "value": "x"}], "spec.engine.env", is_sidecar=False)
     assert refusal is not None

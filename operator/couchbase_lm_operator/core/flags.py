@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _SET_BY_OPERATOR = "the operator sets it"
 _USE = "use {} instead"
 _ONE_POD = "one pod runs one whole engine"
-_CHANGES_LAYOUT = "it changes the layout of the cache in a way this version cannot size"
+_CHANGES_LAYOUT = "remove it, as it changes the layout of the cache in a way this version cannot size"
+_SET_FOR_MODEL = "the operator sets it where the model's layers need it"
 _CHANGES_CONFIG = "it changes what config.json says after the operator has read it"
 
 # normalised flag -> what to do instead
@@ -62,6 +63,12 @@ _VLLM_OWNED: dict[str, str] = {
     "--spec-model": _CHANGES_LAYOUT,
     "--spec-tokens": _CHANGES_LAYOUT,
     "--kv-cache-dtype-skip-layers": _CHANGES_LAYOUT,
+    "--disable-sliding-window": _CHANGES_LAYOUT,
+    "--mamba-block-size": _CHANGES_LAYOUT,
+    "--use-replayssm": _CHANGES_LAYOUT,
+    "--disable-hybrid-kv-cache-manager": _SET_FOR_MODEL,
+    "--no-disable-hybrid-kv-cache-manager": _SET_FOR_MODEL,
+    "--mamba-cache-mode": _SET_FOR_MODEL,
     "--enable-prompt-embeds": "prompts without tokens have no cache keys",
     "--hf-overrides": _CHANGES_CONFIG,
     "--hf-config-path": _CHANGES_CONFIG,
@@ -126,7 +133,9 @@ _ENV_OWNED = frozenset(
         "LMCACHE_MP_TRANSFER_MODE",
         "TMPDIR",
         "USER",
+        "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+        "VLLM_MLA_DISABLE",
         "VLLM_PP_LAYER_PARTITION",
         "XDG_CACHE_HOME",
     }
