@@ -1,0 +1,3 @@
+"""LMCache device backend for the host CPU."""
+
+BACKEND_NAME = "hostcpu"
