@@ -14,7 +14,8 @@ import pytest
 
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.direct.calls import Call, landed
-from couchbase_lm_cache.direct.exchange import Lane, Request, run
+from couchbase_lm_cache.direct.exchange import Lane, run
+from couchbase_lm_cache.direct.requests import Request
 from couchbase_lm_cache.direct.scram import ScramClient, choose_mechanism
 from couchbase_lm_cache.direct.stream import Stream
 from couchbase_lm_cache.direct.wire import BINARY_FLAGS, Opcode, ProtocolError, Status, leb128

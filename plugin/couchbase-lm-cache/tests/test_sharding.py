@@ -10,9 +10,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from couchbase_lm_cache.batching import grouped
 from couchbase_lm_cache.errors import ManifestError
 from couchbase_lm_cache.keys import MAX_SHARDS
-from couchbase_lm_cache.loading import group_shards
 from couchbase_lm_cache.sharding import (
     Manifest,
     checksum,
@@ -44,7 +44,7 @@ def test_shards_cover_an_object_exactly(size_bytes: int, shard_size_bytes: int) 
     assert sum(part.size_bytes for part in shards) == size_bytes
     assert all(one.end == other.start for one, other in itertools.pairwise(shards))
     assert all(part.size_bytes == shard_size_bytes for part in shards[:-1])
-    groups = group_shards(shards, 100_000)
+    groups = grouped(shards, lambda part: part.size_bytes, 100_000)
     assert [part for group in groups for part in group] == shards
     assert all(len(group) == 1 or sum(part.size_bytes for part in group) <= 100_000 for group in groups)
 

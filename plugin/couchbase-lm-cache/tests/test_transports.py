@@ -70,11 +70,11 @@ def test_revoked_memory_is_neither_sent_nor_filled(transport: Transport, place: 
 
 
 def test_a_manifest_is_told_from_data_and_removed_only_in_the_version_read(transport: Transport) -> None:
-    transport.write_json("manifest", b'{"a": 1}', 0, SECONDS)
+    transport.write_json([("manifest", b'{"a": 1}')], 0, SECONDS)
     transport.write([ShardWrite("data", buffer(b"ab"), 0, 2)], 0, SECONDS)
     manifest, data = transport.read(["manifest", "data"], SECONDS)
     assert (manifest.content, manifest.is_json, data.content, data.is_json) == (b'{"a": 1}', True, b"ab", False)
-    transport.write_json("manifest", b'{"a": 2}', 0, SECONDS)
+    transport.write_json([("manifest", b'{"a": 2}')], 0, SECONDS)
     assert transport.remove(["manifest"], SECONDS, manifest.cas) == [Outcome.MISSING]
     assert transport.read(["manifest"], SECONDS)[0].content == b'{"a": 2}'
     assert transport.remove(["manifest", "absent"], SECONDS) == [Outcome.OK, Outcome.MISSING]
@@ -83,7 +83,7 @@ def test_a_manifest_is_told_from_data_and_removed_only_in_the_version_read(trans
 
 @pytest.mark.parametrize("ttl_seconds", [0, 100, 40 * 86400])
 def test_lifetimes_are_set_read_and_renewed(transport: Transport, ttl_seconds: int) -> None:
-    transport.write_json("d", b"{}", ttl_seconds, SECONDS)
+    transport.write_json([("d", b"{}")], ttl_seconds, SECONDS)
     remaining = transport.age("d", SECONDS).remaining_seconds
     assert remaining is None if ttl_seconds == 0 else abs((remaining or 0) - ttl_seconds) < 5
     assert transport.touch(["d", "absent"], 1000, SECONDS) == [Outcome.OK, Outcome.MISSING]
@@ -102,7 +102,7 @@ def test_empty_calls_and_the_largest_document(transport: Transport) -> None:
 def test_busy_silent_and_denying_servers_are_told_apart(transport: Transport, place: Place) -> None:
     faults = place.emulator.faults
     faults.tmpfail = -1
-    assert transport.write_json("d", b"{}", 0, 0.3) in (Outcome.BUSY, Outcome.TIMEOUT)
+    assert transport.write_json([("d", b"{}")], 0, 0.3)[0] in (Outcome.BUSY, Outcome.TIMEOUT)
     faults.clear()
     faults.drop = -1
     begun = time.monotonic()
@@ -114,7 +114,7 @@ def test_busy_silent_and_denying_servers_are_told_apart(transport: Transport, pl
     place.emulator.create_user("reader", "reader-password", f"data_reader[{BUCKET}]")
     settings = CouchbaseLMCacheConfig.from_dict(place.params, environ={})
     reader = connect(settings, Credentials("reader", "reader-password"), SECONDS)
-    assert reader.write_json("d", b"{}", 0, 1.0) is Outcome.DENIED
+    assert reader.write_json([("d", b"{}")], 0, 1.0) == [Outcome.DENIED]
     reader.close()
 
 
@@ -151,7 +151,7 @@ def test_tls_verifies_against_the_given_ca_only(name: str) -> None:
         credentials = Credentials(USERNAME, PASSWORD)
         for trust in ({"tls_ca_file": str(emulator.ca_path)}, {"tls_skip_verify": True}):
             transport = connect(CouchbaseLMCacheConfig.from_dict(params | trust, environ={}), credentials, SECONDS)
-            assert transport.write_json("d", b"{}", 0, SECONDS) is Outcome.OK
+            assert transport.write_json([("d", b"{}")], 0, SECONDS) == [Outcome.OK]
             transport.close()
         with pytest.raises(ConnectError, match="certificate"):
             connect(CouchbaseLMCacheConfig.from_dict(params, environ={}), credentials, 1.0)

@@ -132,17 +132,20 @@ class Connection:
         if told:
             self._count_silence(told, began, silent=all(outcome in _NO_ANSWER for outcome in told))
 
-    def note_write(self, outcome: Outcome, began: float) -> None:
+    def note_write(self, outcomes: Sequence[Outcome], began: float) -> None:
         """Learn from a finished write. A user who may only read must not lose the cache of others for it."""
-        if outcome is Outcome.REVOKED:
+        told = [outcome for outcome in outcomes if outcome is not Outcome.REVOKED]
+        if not told:
             return
+        denied = Outcome.DENIED in told
         with self._lock:
-            news = outcome is Outcome.DENIED and not self._write_denied
-            if outcome in (Outcome.OK, Outcome.DENIED):
-                self._write_denied = outcome is Outcome.DENIED
+            news = denied and not self._write_denied
+            if denied or Outcome.OK in told:
+                self._write_denied = denied
         if news:
             logger.warning("Nothing can be stored: %s", _WRITE_DENIED_REASON)
-        self._count_silence([outcome], began, silent=outcome in (Outcome.TIMEOUT, Outcome.UNREACHABLE))
+        silent = all(outcome in (Outcome.TIMEOUT, Outcome.UNREACHABLE) for outcome in told)
+        self._count_silence(told, began, silent=silent)
 
     def _count_silence(self, told: Sequence[Outcome], began: float, *, silent: bool) -> None:
         patience = min(_ENOUGH_TO_ANSWER_SECONDS, 0.9 * self._settings.kv_timeout_seconds)

@@ -1,9 +1,10 @@
 """Loads: from documents back into L1 memory, all of an object or none of it.
 
 A load runs in steps on the worker threads and no step waits for another: one call reads the manifests of
-several objects, then every object's shards are fetched in groups that run in parallel. An object counts
-as loaded only when every byte of it has arrived and was verified; at the first doubt its memory is
-revoked and its bit stays unset.
+several objects, then their shards are fetched in groups that run in parallel. A group holds so many bytes,
+be they a part of one large object or many small ones: what a call costs is shared by all that is in it. An
+object counts as loaded only when every byte of it has arrived and was verified; at the first doubt its
+memory is revoked and its bit stays unset.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from couchbase_lm_cache.batching import batches, grouped
 from couchbase_lm_cache.complaints import Complaints
 from couchbase_lm_cache.errors import BufferRevokedError, ManifestError
 from couchbase_lm_cache.keys import shard_key
-from couchbase_lm_cache.sharding import Manifest, ShardRange, parse_manifest, refusal, shard_count, split
+from couchbase_lm_cache.sharding import Manifest, parse_manifest, refusal, shard_count, split
 from couchbase_lm_cache.tasks import Countdown
 from couchbase_lm_cache.transport import Document, Outcome, ShardRead
 
@@ -34,11 +36,6 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.workers import WorkerPool
 
 logger = logging.getLogger(__name__)
-
-GROUP_BYTES = 8 * 1024 * 1024
-"""Bytes of one call to Couchbase. Times the number of workers, this bounds what is in flight."""
-
-_MANIFESTS_PER_CALL = 16
 
 _WHY_NOT_LOADED = {
     "corrupt": "its bytes are not those that were stored (checksum); if this goes on, look for a faulty machine",
@@ -67,7 +64,7 @@ class ObjectLoad:
     is_loaded: bool = False
     manifest: Manifest | None = None
     cas: int = 0
-    pending_groups: int = 0
+    pending_parts: int = 0
     failure: Outcome | None = None
     replanned: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -95,12 +92,7 @@ class Loader:
     def start(self, task: Task[object], objects: Sequence[ObjectLoad]) -> None:
         """Load ``objects`` in the background and end ``task`` when all are settled."""
         settle = Countdown(len(objects), task.end)
-        per_call = _MANIFESTS_PER_CALL
-        if not self._settings.verifies_content:
-            # What is at the keys may be whole objects of up to a shard's size.
-            per_call = max(1, min(per_call, GROUP_BYTES // self._settings.shard_size_bytes))
-        for start in range(0, len(objects), per_call):
-            batch = objects[start : start + per_call]
+        for batch in batches(objects, lambda load: load.buffer.size_bytes, self._settings):
             self._workers.submit(task, partial(self._read_manifests, task, batch, settle))
 
     def _read_manifests(self, task: Task[object], batch: Sequence[ObjectLoad], settle: Countdown) -> None:
@@ -111,15 +103,20 @@ class Loader:
             began = time.monotonic()
             documents = transport.read([load.key for load in batch], self._timeout(task))
             self._connection.note([document.outcome for document in documents], began)
+        whole, parts = [], []
         for load, document in zip(batch, documents, strict=True):
             load.cas = document.cas
             reason = self._admit(load, document)
             if reason is not None:
                 self._give_up(load, reason, settle)
-            elif load.manifest is None:
-                self._finish(load, settle)
+            elif load.manifest is None or load.manifest.shards == 0:
+                whole.append(load)
+            elif shard_count(load.manifest.size_bytes, self._settings.shard_size_bytes) != load.manifest.shards:
+                self._workers.submit(task, partial(self._start_foreign, task, load, settle))
             else:
-                self._start_shards(task, load, load.manifest, settle)
+                parts += _parts(load, self._settings.shard_size_bytes)
+        self._finish(whole, settle)
+        self._start_groups(task, parts, settle)
 
     def _admit(self, load: ObjectLoad, document: Document) -> str | None:
         """Look at the document at the object's key; return why the object cannot be loaded, if so."""
@@ -150,28 +147,29 @@ class Loader:
             return str(Outcome.REVOKED.value)
         return None
 
-    def _start_shards(self, task: Task[object], load: ObjectLoad, manifest: Manifest, settle: Countdown) -> None:
-        shard_size = self._settings.shard_size_bytes
-        if load.replanned or shard_count(manifest.size_bytes, shard_size) != manifest.shards:
-            learned = self._learn_shard_size(task, load.key, manifest)
-            if isinstance(learned, str):
-                self._give_up(load, learned, settle)
-                return
-            shard_size = learned
-        groups = group_shards(split(manifest.size_bytes, shard_size), GROUP_BYTES)
-        load.pending_groups = len(groups)
-        if not groups:
-            self._finish(load, settle)
-        for group in groups:
-            self._workers.submit(task, partial(self._read_group, task, load, manifest, group, settle))
+    def _start_groups(self, task: Task[object], parts: Sequence[_Part], settle: Countdown) -> None:
+        """Fetch parts, a call for each group; the first on this thread, which has nothing else to do."""
+        groups = grouped(parts, lambda part: part.end - part.start)
+        for group in groups[1:]:
+            self._workers.submit(task, partial(self._read_group, task, group, settle))
+        if groups:
+            self._read_group(task, groups[0], settle)
 
-    def _learn_shard_size(self, task: Task[object], key: str, manifest: Manifest) -> int | str:
+    def _start_foreign(self, task: Task[object], load: ObjectLoad, settle: Countdown) -> None:
+        """Fetch an object that was written with another shard size."""
+        learned = self._learn_shard_size(task, load)
+        if isinstance(learned, str):
+            self._give_up(load, learned, settle)
+        else:
+            self._start_groups(task, _parts(load, learned), settle)
+
+    def _learn_shard_size(self, task: Task[object], load: ObjectLoad) -> int | str:
         """Find the shard size of another writer, which no manifest tells: the length of its first shard."""
-        transport = self._connection.transport()
-        if transport is None:
+        transport, manifest = self._connection.transport(), load.manifest
+        if transport is None or manifest is None:
             return str(Outcome.TIMEOUT.value)
         began = time.monotonic()
-        first = transport.read([shard_key(key, 0)], self._timeout(task))[0]
+        first = transport.read([shard_key(load.key, 0)], self._timeout(task))[0]
         self._connection.note([first.outcome], began)
         if first.outcome is not Outcome.OK:
             return str(first.outcome.value)
@@ -180,45 +178,41 @@ class Loader:
             return str(Outcome.WRONG_LENGTH.value)
         return size
 
-    def _read_group(
-        self,
-        task: Task[object],
-        load: ObjectLoad,
-        manifest: Manifest,
-        group: Sequence[ShardRange],
-        settle: Countdown,
-    ) -> None:
-        outcomes = [Outcome.REVOKED]
-        transport = None if load.failure or load.buffer.is_revoked else self._connection.transport()
+    def _read_group(self, task: Task[object], group: Sequence[_Part], settle: Countdown) -> None:
+        wanted = [part for part in group if part.load.failure is None and not part.load.buffer.is_revoked]
+        outcomes: dict[_Part, Outcome] = {}
+        transport = self._connection.transport() if wanted else None
         if transport is not None:
             began = time.monotonic()
-            outcomes = transport.read_into([_shard_read(load, manifest, part) for part in group], self._timeout(task))
-            self._connection.note(outcomes, began)
-        failed = next((outcome for outcome in outcomes if outcome is not Outcome.OK), None)
-        with load.lock:
-            load.failure = load.failure or failed
-            load.pending_groups -= 1
-            last = load.pending_groups == 0
-        if last:
-            self._after_last_group(task, load, manifest, transport, settle)
+            answers = transport.read_into([_shard_read(part) for part in wanted], self._timeout(task))
+            self._connection.note(answers, began)
+            outcomes = dict(zip(wanted, answers, strict=True))
+        ended = []
+        for part in group:
+            outcome, load = outcomes.get(part, Outcome.REVOKED), part.load
+            with load.lock:
+                if outcome is not Outcome.OK:
+                    load.failure = load.failure or outcome
+                load.pending_parts -= 1
+                if load.pending_parts == 0:
+                    ended.append(load)
+        self._conclude(task, ended, transport, settle)
 
-    def _after_last_group(
-        self,
-        task: Task[object],
-        load: ObjectLoad,
-        manifest: Manifest,
-        transport: Transport | None,
-        settle: Countdown,
+    def _conclude(
+        self, task: Task[object], ended: Sequence[ObjectLoad], transport: Transport | None, settle: Countdown
     ) -> None:
-        if load.failure is None:
-            self._finish(load, settle)
-        elif load.failure is Outcome.WRONG_LENGTH and not load.replanned:
-            # Written with another shard size that happens to give the same number of shards.
-            load.failure, load.replanned = None, True
-            self._start_shards(task, load, manifest, settle)
-        else:
-            self._discard_broken(task, load, transport)
-            self._give_up(load, load.failure.value, settle)
+        """Settle objects whose parts have all been asked for."""
+        self._finish([load for load in ended if load.failure is None], settle)
+        for load in ended:
+            if load.failure is None:
+                continue
+            if load.failure is Outcome.WRONG_LENGTH and not load.replanned:
+                # Written with another shard size that happens to give the same number of shards.
+                load.failure, load.replanned = None, True
+                self._workers.submit(task, partial(self._start_foreign, task, load, settle))
+            else:
+                self._discard_broken(task, load, transport)
+                self._give_up(load, load.failure.value, settle)
 
     def _discard_broken(self, task: Task[object], load: ObjectLoad, transport: Transport | None) -> None:
         """Remove the manifest of an object that has lost or damaged shards, so that it is stored again.
@@ -230,11 +224,14 @@ class Loader:
         if broken and transport is not None and not task.ended.is_set():
             transport.remove([load.key], self._timeout(task), load.cas)
 
-    def _finish(self, load: ObjectLoad, settle: Countdown) -> None:
-        load.is_loaded = True
-        self._tallies.count("objects_loaded")
-        self._tallies.count("bytes_loaded", load.buffer.size_bytes)
-        settle.one_done()
+    def _finish(self, loads: Sequence[ObjectLoad], settle: Countdown) -> None:
+        if not loads:
+            return
+        for load in loads:
+            load.is_loaded = True
+        self._tallies.count("objects_loaded", len(loads))
+        self._tallies.count("bytes_loaded", sum(load.buffer.size_bytes for load in loads))
+        settle.some_done(len(loads))
 
     def _give_up(self, load: ObjectLoad, reason: str, settle: Countdown) -> None:
         load.buffer.revoke()
@@ -247,21 +244,25 @@ class Loader:
         return min(self._connection.call_timeout_seconds, task.remaining_seconds)
 
 
-def group_shards(shards: Sequence[ShardRange], group_bytes: int) -> list[list[ShardRange]]:
-    """Put consecutive shards together until a group holds ``group_bytes``; a bigger shard is alone."""
-    groups: list[list[ShardRange]] = []
-    held = 0
-    for part in shards:
-        if not groups or held + part.size_bytes > group_bytes:
-            groups.append([])
-            held = 0
-        groups[-1].append(part)
-        held += part.size_bytes
-    return groups
+class _Part:
+    """One shard of one object on its way."""
+
+    __slots__ = ("end", "index", "load", "start")
+
+    def __init__(self, load: ObjectLoad, index: int, start: int, end: int) -> None:
+        self.load, self.index, self.start, self.end = load, index, start, end
 
 
-def _shard_read(load: ObjectLoad, manifest: Manifest, part: ShardRange) -> ShardRead:
-    sums = manifest.xxh3
-    return ShardRead(
-        shard_key(load.key, part.index), load.buffer, part.start, part.end, sums[part.index] if sums else None
-    )
+def _parts(load: ObjectLoad, shard_size_bytes: int) -> list[_Part]:
+    """Cut an object into its shards, all of which are to be fetched."""
+    size = load.manifest.size_bytes if load.manifest else 0
+    parts = [_Part(load, shard.index, shard.start, shard.end) for shard in split(size, shard_size_bytes)]
+    load.pending_parts = len(parts)
+    return parts
+
+
+def _shard_read(part: _Part) -> ShardRead:
+    load = part.load
+    sums = load.manifest.xxh3 if load.manifest else None
+    key = shard_key(load.key, part.index)
+    return ShardRead(key, load.buffer, part.start, part.end, sums[part.index] if sums else None)

@@ -56,16 +56,16 @@ class MeteredTransport:
         self._metrics.sent(_bytes_of(writes, outcomes))
         return outcomes
 
-    def write_json(self, key: str, content: bytes, ttl_seconds: int, timeout_seconds: float) -> Outcome:
-        """Write one JSON document."""
-        outcome = self._timed(
-            "write_json",
-            lambda: self._inner.write_json(key, content, ttl_seconds, timeout_seconds),
-            lambda outcome: [outcome],
+    def write_json(
+        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+    ) -> list[Outcome]:
+        """Write JSON documents."""
+        outcomes = self._timed(
+            "write_json", lambda: self._inner.write_json(documents, ttl_seconds, timeout_seconds), list
         )
-        if outcome is Outcome.OK:
-            self._metrics.sent(len(content))
-        return outcome
+        written = zip(documents, outcomes, strict=True)
+        self._metrics.sent(sum(len(content) for (_, content), outcome in written if outcome is Outcome.OK))
+        return outcomes
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""

@@ -56,9 +56,7 @@ def _remove(connection: Connection, transport: Transport, keys: Sequence[str]) -
         return [Outcome.TIMEOUT] * len(keys)
     began = time.monotonic()
     outcomes = transport.remove(keys, connection.call_timeout_seconds)
-    if outcomes:
-        answered = (outcome for outcome in outcomes if outcome not in (Outcome.TIMEOUT, Outcome.UNREACHABLE))
-        connection.note_write(next(answered, outcomes[0]), began)
+    connection.note_write(outcomes, began)
     return outcomes
 
 

@@ -81,11 +81,16 @@ class SdkTransport:
             values = {write.key: (write.buffer.copy(write.start, write.end), FMT_BYTES) for write in writes}
         except BufferRevokedError:
             return [Outcome.REVOKED] * len(writes)
-        return self._upsert(values, ttl_seconds, timeout_seconds)
+        outcomes = self._upsert(values, ttl_seconds, timeout_seconds)
+        return [outcomes[write.key] for write in writes]
 
-    def write_json(self, key: str, content: bytes, ttl_seconds: int, timeout_seconds: float) -> Outcome:
-        """Write one JSON document."""
-        return self._upsert({key: (content, FMT_JSON)}, ttl_seconds, timeout_seconds)[0]
+    def write_json(
+        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+    ) -> list[Outcome]:
+        """Write JSON documents."""
+        values = {key: (content, FMT_JSON) for key, content in documents}
+        outcomes = self._upsert(values, ttl_seconds, timeout_seconds)
+        return [outcomes[key] for key, _ in documents]
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""
@@ -126,10 +131,12 @@ class SdkTransport:
         for cluster in self._clusters:
             cluster.close()
 
-    def _upsert(self, values: dict[str, tuple[bytes, int]], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+    def _upsert(
+        self, values: dict[str, tuple[bytes, int]], ttl_seconds: int, timeout_seconds: float
+    ) -> dict[str, Outcome]:
         options = UpsertMultiOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW, expiry=_expiry(ttl_seconds))
         results = self._call(lambda collection: collection.upsert_multi(values, options), list(values))
-        return [_written(results[key]) for key in values]
+        return {key: _written(results[key]) for key in values}
 
     def _call(self, operation: Callable[[Collection], Any], keys: Sequence[str]) -> dict[str, Any]:
         """Run one multi-document call; a failure of the call is a failure of each document."""

@@ -2,7 +2,8 @@
 
 Stores overwrite: keys name their content, but computing a chunk twice need not give the same bytes. An
 object whose manifest is in the bucket already with the very same checksums is not sent again. Whatever
-Couchbase asks to try later is tried again with growing pauses until the task's deadline.
+Couchbase asks to try later is tried again with growing pauses until the task's deadline. As with loads, one
+call is for several megabytes: a part of one large object, or many small ones.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from couchbase_lm_cache.batching import batches, grouped
 from couchbase_lm_cache.complaints import Complaints
 from couchbase_lm_cache.errors import BufferRevokedError, ManifestError
 from couchbase_lm_cache.keys import shard_key
-from couchbase_lm_cache.loading import GROUP_BYTES, group_shards
 from couchbase_lm_cache.sharding import Manifest, ShardRange, checksum, parse_manifest, split
 from couchbase_lm_cache.tasks import Countdown
 from couchbase_lm_cache.transport import Document, Outcome, ShardWrite
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.tasks import Task
     from couchbase_lm_cache.transport import Transport
     from couchbase_lm_cache.workers import WorkerPool
+
+_Item = TypeVar("_Item")
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,9 @@ class ObjectStore:
         layout: hash of the shapes and dtypes of that buffer.
         is_stored: whether it can be loaded now.
         sent_bytes: what had to be sent for it.
+        shards: the documents it is cut into.
+        sums: their checksums, empty where not known yet.
+        is_whole: it is one document of its own, without manifest.
     """
 
     key: str
@@ -63,7 +69,10 @@ class ObjectStore:
     layout: str
     is_stored: bool = False
     sent_bytes: int = 0
-    pending_groups: int = 0
+    shards: Sequence[ShardRange] = ()
+    sums: list[str] = field(default_factory=list)
+    is_whole: bool = False
+    pending_parts: int = 0
     failure: Outcome | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,149 +106,216 @@ class Storer:
     def start(self, task: Task[object], objects: Sequence[ObjectStore]) -> None:
         """Store ``objects`` in the background and end ``task`` when all are settled."""
         settle = Countdown(len(objects), task.end)
-        for store in objects:
-            self._workers.submit(task, partial(self._begin, task, store, settle))
+        for batch in batches(objects, _size_bytes, self._settings):
+            self._workers.submit(task, partial(self._begin, task, batch, settle))
 
-    def _begin(self, task: Task[object], store: ObjectStore, settle: Countdown) -> None:
+    def _begin(self, task: Task[object], batch: Sequence[ObjectStore], settle: Countdown) -> None:
+        """Cut the objects, and look at what is at their keys."""
         transport = self._connection.transport()
         if transport is None:
-            self._give_up(Outcome.TIMEOUT, settle)
+            self._give_up(batch, Outcome.TIMEOUT, settle)
             return
-        shards = split(store.buffer.size_bytes, self._settings.shard_size_bytes)
-        try:
-            manifest = self._describe(store, shards)
-        except BufferRevokedError:
-            self._give_up(Outcome.REVOKED, settle)
-            return
-        if manifest is None:
-            self._write_whole(task, store, settle)
-            return
-        present = self._read_present(task, store.key, transport)
-        if manifest.xxh3 is not None and present.is_json and present.content == manifest.to_json():
-            self._refresher.hit([store.key])
-            store.is_stored = True
-            self._tallies.count("objects_already_stored")
-            settle.one_done()
-            return
-        outcome = Outcome.OK if _is_safe_to_overwrite(present) else self._withdraw(task, store.key)
-        if outcome is Outcome.OK:
-            self._write_shards(task, store, manifest, shards, settle)
-        else:
-            self._give_up(outcome, settle)
+        for store in batch:
+            store.shards = split(store.buffer.size_bytes, self._settings.shard_size_bytes)
+            store.sums = [""] * len(store.shards)
+            store.is_whole = not self._settings.verifies_content and len(store.shards) <= 1
+        replacing = [store for store in batch if not store.is_whole]
+        present = list(zip(replacing, self._read_present(task, replacing, transport), strict=True))
+        alike = [(store, found) for store, found in present if self._may_be_the_same(found)]
+        for group in grouped(alike, lambda pair: pair[0].buffer.size_bytes):
+            self._workers.submit(task, partial(self._compare, task, group, settle))
+        other = [(store, found) for store, found in present if not self._may_be_the_same(found)]
+        self._replace(task, other, settle)
+        self._send(task, [store for store in batch if store.is_whole], settle)
 
-    def _describe(self, store: ObjectStore, shards: Sequence[ShardRange]) -> Manifest | None:
-        """Work out the manifest; None when the object is one plain document (``checksum: none``)."""
-        if not self._settings.verifies_content:
-            return Manifest(len(shards), store.buffer.size_bytes) if len(shards) > 1 else None
-        sums = []
-        for part in shards:
-            with store.buffer.open() as view:
-                sums.append(checksum(view[part.start : part.end]))
-        return Manifest(len(shards), store.buffer.size_bytes, tuple(sums), store.layout)
-
-    def _read_present(self, task: Task[object], key: str, transport: Transport) -> Document:
+    def _read_present(
+        self, task: Task[object], stores: Sequence[ObjectStore], transport: Transport
+    ) -> Sequence[Document]:
+        if not stores:
+            return ()
         began = time.monotonic()
-        document = transport.read([key], self._timeout(task))[0]
-        self._connection.note([document.outcome], began)
-        return document
+        documents = transport.read([store.key for store in stores], self._timeout(task))
+        self._connection.note([document.outcome for document in documents], began)
+        return documents
 
-    def _withdraw(self, task: Task[object], key: str) -> Outcome:
-        """Remove the manifest before its shards are overwritten one by one."""
-        outcome = self._insist(task, lambda transport: transport.remove([key], self._timeout(task))[0])
-        return Outcome.OK if outcome is Outcome.MISSING else outcome
+    def _may_be_the_same(self, present: Document) -> bool:
+        return self._settings.verifies_content and present.outcome is Outcome.OK and present.is_json
 
-    def _write_whole(self, task: Task[object], store: ObjectStore, settle: Countdown) -> None:
-        write = ShardWrite(store.key, store.buffer, 0, store.buffer.size_bytes)
-        outcome = self._insist(task, lambda transport: self._write_group(task, transport, [write]))
-        self._settle(store, outcome, settle)
+    def _compare(self, task: Task[object], pairs: Sequence[tuple[ObjectStore, Document]], settle: Countdown) -> None:
+        """Work out the checksums of objects that may be in the bucket already, and send those that are not."""
+        changed, same = [], []
+        for store, present in pairs:
+            if not _add_sums(store, store.shards):
+                self._give_up([store], Outcome.REVOKED, settle)
+            elif self._manifest(store).to_json() == present.content:
+                same.append(store)
+            else:
+                changed.append((store, present))
+        if same:
+            self._refresher.hit([store.key for store in same])
+            for store in same:
+                store.is_stored = True
+            self._tallies.count("objects_already_stored", len(same))
+            settle.some_done(len(same))
+        self._replace(task, changed, settle)
 
-    def _write_shards(
-        self,
-        task: Task[object],
-        store: ObjectStore,
-        manifest: Manifest,
-        shards: Sequence[ShardRange],
-        settle: Countdown,
-    ) -> None:
-        groups = group_shards(shards, GROUP_BYTES)
-        store.pending_groups = len(groups)
-        if not groups:
-            self._write_manifest(task, store, manifest, settle)
-        for group in groups:
-            writes = [
-                ShardWrite(shard_key(store.key, part.index), store.buffer, part.start, part.end) for part in group
-            ]
-            self._workers.submit(task, partial(self._store_group, task, store, manifest, writes, settle))
-
-    def _store_group(
-        self,
-        task: Task[object],
-        store: ObjectStore,
-        manifest: Manifest,
-        writes: Sequence[ShardWrite],
-        settle: Countdown,
-    ) -> None:
-        outcome = Outcome.REVOKED
-        if store.failure is None:
-            outcome = self._insist(task, lambda transport: self._write_group(task, transport, writes))
-        with store.lock:
-            if outcome is not Outcome.OK:
-                store.failure = store.failure or outcome
-            store.pending_groups -= 1
-            last = store.pending_groups == 0
-        if last and store.failure is None:
-            self._write_manifest(task, store, manifest, settle)
-        elif last:
-            self._settle(store, store.failure or Outcome.REVOKED, settle)
-
-    def _write_manifest(self, task: Task[object], store: ObjectStore, manifest: Manifest, settle: Countdown) -> None:
-        content, ttl = manifest.to_json(), self._settings.ttl_seconds
-        outcome = self._insist(
-            task, lambda transport: transport.write_json(store.key, content, ttl, self._timeout(task))
+    def _replace(self, task: Task[object], pairs: Sequence[tuple[ObjectStore, Document]], settle: Countdown) -> None:
+        """Send objects, after the manifests of those have gone whose shards must not be overwritten one by one."""
+        ready = [store for store, present in pairs if _is_safe_to_overwrite(present)]
+        unsafe = [store for store, present in pairs if not _is_safe_to_overwrite(present)]
+        removals = self._insist(
+            task, unsafe, lambda transport, rest: transport.remove([store.key for store in rest], self._timeout(task))
         )
-        self._settle(store, outcome, settle)
+        for store, outcome in zip(unsafe, removals, strict=True):
+            if outcome in (Outcome.OK, Outcome.MISSING):
+                ready.append(store)
+            else:
+                self._give_up([store], outcome, settle)
+        self._send(task, ready, settle)
 
-    def _write_group(self, task: Task[object], transport: Transport, writes: Sequence[ShardWrite]) -> Outcome:
-        outcomes = transport.write(writes, self._settings.ttl_seconds, self._timeout(task))
-        return next((outcome for outcome in outcomes if outcome is not Outcome.OK), Outcome.OK)
+    def _send(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
+        """Write the shards of objects, a call for each group; the first on this thread."""
+        parts = []
+        for store in stores:
+            shards = store.shards or ([ShardRange(0, 0, 0)] if store.is_whole else ())
+            store.pending_parts = len(shards)
+            parts += [(store, shard) for shard in shards]
+        groups = grouped(parts, lambda part: part[1].size_bytes)
+        for group in groups[1:]:
+            self._workers.submit(task, partial(self._write_group, task, group, settle))
+        self._write_manifests(task, [store for store in stores if not store.pending_parts], settle)
+        if groups:
+            self._write_group(task, groups[0], settle)
 
-    def _insist(self, task: Task[object], attempt: Callable[[Transport], Outcome]) -> Outcome:
+    def _write_group(
+        self, task: Task[object], group: Sequence[tuple[ObjectStore, ShardRange]], settle: Countdown
+    ) -> None:
+        wanted = [(store, shard) for store, shard in group if store.failure is None and self._is_ready(store, shard)]
+        outcomes = dict(
+            zip(
+                ((id(store), shard.index) for store, shard in wanted),
+                self._insist(task, [_shard_write(*part) for part in wanted], self._write_parts(task)),
+                strict=True,
+            )
+        )
+        complete: list[ObjectStore] = []
+        failed: list[ObjectStore] = []
+        for store, shard in group:
+            outcome = outcomes.get((id(store), shard.index), Outcome.REVOKED)
+            with store.lock:
+                if outcome is not Outcome.OK:
+                    store.failure = store.failure or outcome
+                store.pending_parts -= 1
+                if store.pending_parts == 0:
+                    (complete if store.failure is None else failed).append(store)
+        self._settle([store for store in complete if store.is_whole], settle)
+        self._write_manifests(task, [store for store in complete if not store.is_whole], settle)
+        for store in failed:
+            self._give_up([store], store.failure or Outcome.REVOKED, settle)
+
+    def _is_ready(self, store: ObjectStore, shard: ShardRange) -> bool:
+        """Have the checksum of what is about to be sent, while it is brought into the processor's cache anyway."""
+        return not self._settings.verifies_content or _add_sums(store, [shard])
+
+    def _write_parts(self, task: Task[object]) -> Callable[[Transport, Sequence[ShardWrite]], list[Outcome]]:
+        ttl = self._settings.ttl_seconds
+        return lambda transport, writes: transport.write(writes, ttl, self._timeout(task))
+
+    def _write_manifests(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
+        """Make objects whose shards are all there findable."""
+        documents = [(store.key, self._manifest(store).to_json()) for store in stores]
+        ttl = self._settings.ttl_seconds
+        outcomes = self._insist(
+            task, documents, lambda transport, rest: transport.write_json(rest, ttl, self._timeout(task))
+        )
+        done = []
+        for store, outcome in zip(stores, outcomes, strict=True):
+            if outcome is Outcome.OK:
+                done.append(store)
+            else:
+                self._give_up([store], outcome, settle)
+        self._settle(done, settle)
+
+    def _manifest(self, store: ObjectStore) -> Manifest:
+        size = store.buffer.size_bytes
+        if not self._settings.verifies_content:
+            return Manifest(len(store.shards), size)
+        return Manifest(len(store.shards), size, tuple(store.sums), store.layout)
+
+    def _insist(
+        self,
+        task: Task[object],
+        items: Sequence[_Item],
+        attempt: Callable[[Transport, Sequence[_Item]], list[Outcome]],
+    ) -> list[Outcome]:
         """Repeat what Couchbase may accept later, until the deadline; REVOKED when that has come."""
+        outcomes = [Outcome.REVOKED] * len(items)
+        left = list(range(len(items)))
         pause = _FIRST_PAUSE_SECONDS
-        while not task.ended.is_set():
+        while left and not task.ended.is_set():
             transport = self._connection.transport()
             if transport is None:
-                return Outcome.TIMEOUT
+                for position in left:
+                    outcomes[position] = Outcome.TIMEOUT
+                break
             began = time.monotonic()
-            outcome = attempt(transport)
-            self._connection.note_write(outcome, began)
-            if outcome not in _WORTH_REPEATING:
-                return outcome
-            self._tallies.count("store_retries")
-            # Different lengths keep servers that were refused together from coming back together.
-            task.ended.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret depends on it
-            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
-        return Outcome.REVOKED
+            answers = attempt(transport, [items[position] for position in left])
+            self._connection.note_write(answers, began)
+            again = []
+            for position, outcome in zip(left, answers, strict=True):
+                if outcome in _WORTH_REPEATING:
+                    again.append(position)
+                else:
+                    outcomes[position] = outcome
+            left = again
+            if left:
+                self._tallies.count("store_retries")
+                # Different lengths keep servers that were refused together from coming back together.
+                task.ended.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret depends on it
+                pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+        return outcomes
 
-    def _settle(self, store: ObjectStore, outcome: Outcome, settle: Countdown) -> None:
-        if outcome is not Outcome.OK:
-            self._give_up(outcome, settle)
+    def _settle(self, stores: Sequence[ObjectStore], settle: Countdown) -> None:
+        """Note that objects can be loaded now."""
+        if not stores:
             return
-        store.is_stored = True
-        store.sent_bytes = store.buffer.size_bytes
-        self._refresher.stored([store.key])
-        self._tallies.count("objects_stored")
-        self._tallies.count("bytes_stored", store.sent_bytes)
-        settle.one_done()
+        for store in stores:
+            store.is_stored = True
+            store.sent_bytes = store.buffer.size_bytes
+        self._refresher.stored([store.key for store in stores])
+        self._tallies.count("objects_stored", len(stores))
+        self._tallies.count("bytes_stored", sum(map(_size_bytes, stores)))
+        settle.some_done(len(stores))
 
-    def _give_up(self, outcome: Outcome, settle: Countdown) -> None:
-        self._tallies.count(f"stores_failed_{outcome.value}")
+    def _give_up(self, stores: Sequence[ObjectStore], outcome: Outcome, settle: Countdown) -> None:
+        self._tallies.count(f"stores_failed_{outcome.value}", len(stores))
         if outcome in _WHY_NOT_STORED:
             self._complaints.warn(outcome.value, f"A chunk was not stored in Couchbase: {_WHY_NOT_STORED[outcome]}")
-        settle.one_done()
+        settle.some_done(len(stores))
 
     def _timeout(self, task: Task[object]) -> float:
         return min(self._connection.call_timeout_seconds, task.remaining_seconds)
+
+
+def _size_bytes(store: ObjectStore) -> int:
+    return store.buffer.size_bytes
+
+
+def _add_sums(store: ObjectStore, shards: Sequence[ShardRange]) -> bool:
+    """Work out the checksums of shards that have none yet; False when the task has ended."""
+    try:
+        for shard in shards:
+            if not store.sums[shard.index]:
+                with store.buffer.open() as view:
+                    store.sums[shard.index] = checksum(view[shard.start : shard.end])
+    except BufferRevokedError:
+        return False
+    return True
+
+
+def _shard_write(store: ObjectStore, shard: ShardRange) -> ShardWrite:
+    key = store.key if store.is_whole else shard_key(store.key, shard.index)
+    return ShardWrite(key, store.buffer, shard.start, shard.end)
 
 
 def _is_safe_to_overwrite(present: Document) -> bool:

@@ -92,9 +92,13 @@ class Countdown:
 
     def one_done(self) -> None:
         """Report one of them."""
+        self.some_done(1)
+
+    def some_done(self, count: int) -> None:
+        """Report some of them."""
         with self._lock:
-            self._left -= 1
-            last = self._left == 0
+            self._left -= count
+            last = self._left == 0 and count > 0
         if last:
             self._done()
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from couchbase_lm_cache.buffers import GuardedBuffer
-
 
 PROBE_KEYS = tuple(f"couchbase-lm-cache::probe::{n}" for n in range(16))
 """Enough keys to meet every data node of a usual cluster; nothing is ever stored under them."""
@@ -46,8 +45,7 @@ class Outcome(enum.Enum):
     """Any other refusal; trying again is useless."""
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """One document read as a whole.
 
     Attributes:
@@ -75,8 +73,7 @@ class Age:
     remaining_seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class ShardRead:
+class ShardRead(NamedTuple):
     """Read the document ``key`` into ``buffer[start:end]``.
 
     Nothing is written unless the document has exactly that length and, where ``xxh3`` is given, that
@@ -90,8 +87,7 @@ class ShardRead:
     xxh3: str | None
 
 
-@dataclass(frozen=True)
-class ShardWrite:
+class ShardWrite(NamedTuple):
     """Write ``buffer[start:end]`` as the binary document ``key``."""
 
     key: str
@@ -120,8 +116,10 @@ class Transport(Protocol):
     def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
         """Write binary documents from L1 memory."""
 
-    def write_json(self, key: str, content: bytes, ttl_seconds: int, timeout_seconds: float) -> Outcome:
-        """Write one JSON document."""
+    def write_json(
+        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+    ) -> list[Outcome]:
+        """Write JSON documents, each given as its key and its content."""
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""

@@ -90,7 +90,7 @@ def _compare_one(writer: Transport, reader: Transport, content: bytes) -> str | 
         ("write", lambda: writer.write([stored], _CHECK_LIFETIME_SECONDS, limit)[0], Outcome.OK),
         ("read", lambda: reader.read_into([loaded], limit)[0], Outcome.OK),
         ("bytes", lambda: _same(target.copy(0, len(content)) == content), Outcome.OK),
-        ("write of JSON", lambda: writer.write_json(key, manifest, _CHECK_LIFETIME_SECONDS, limit), Outcome.OK),
+        ("write of JSON", lambda: writer.write_json([(key, manifest)], _CHECK_LIFETIME_SECONDS, limit)[0], Outcome.OK),
         ("read of JSON", lambda: _same(_is_manifest(reader.read([key], limit)[0], manifest)), Outcome.OK),
         ("existence", lambda: reader.exists([key], limit)[0], Outcome.OK),
         ("removal", lambda: reader.remove([key], limit)[0], Outcome.OK),

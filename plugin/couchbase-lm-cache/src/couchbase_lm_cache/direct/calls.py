@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import struct
 
-from couchbase_lm_cache.direct.exchange import Request
+from couchbase_lm_cache.direct.requests import Request
 from couchbase_lm_cache.direct.wire import Opcode, is_json
-from couchbase_lm_cache.errors import BufferRevokedError
-from couchbase_lm_cache.sharding import checksum
 from couchbase_lm_cache.transport import Document, Outcome, ShardRead, ShardWrite
 
 _FLAGS = struct.Struct(">I")
 _META = struct.Struct(">IIIQ")
 """Extras of GET_META: deleted, flags, expiry, sequence number."""
+_NOT_SENT = Request(int(Opcode.GET))
 
 
 class Call:
     """One document of a call."""
+
+    __slots__ = (
+        "_cas",
+        "_extras",
+        "_opcode",
+        "_sink",
+        "_source",
+        "_value",
+        "is_open",
+        "key",
+        "losses",
+        "outcome",
+        "request",
+    )
 
     def __init__(
         self,
@@ -33,21 +46,24 @@ class Call:
         self.outcome = Outcome.TIMEOUT
         self.is_open = True
         self.losses = 0
-        self.request = Request(int(opcode), extras=extras, value=value, cas=cas, source=source, sink=sink)
+        self._opcode = int(opcode)
+        self._extras, self._value, self._cas = extras, value, cas
+        self._source, self._sink = source, sink
+        self.request = _NOT_SENT
 
-    def prepare(self, vbucket: int, collection_prefix: bytes) -> None:
+    def prepare(self, vbucket: int, collection_prefix: bytes) -> Request:
         """Make a fresh request for an attempt."""
-        old = self.request
         self.request = Request(
-            old.opcode,
+            self._opcode,
             collection_prefix + self.key,
-            old.extras,
-            old.value,
+            self._extras,
+            self._value,
             vbucket,
-            old.cas,
-            old.source,
-            old.sink,
+            self._cas,
+            self._source,
+            self._sink,
         )
+        return self.request
 
     def settle(self, outcome: Outcome) -> None:
         """Note the outcome for good."""
@@ -90,19 +106,16 @@ def presence(call: Call) -> Outcome:
 
 def landed(call: Call) -> Outcome:
     """Judge a value that has arrived in L1: its length, its flags and its checksum."""
-    read = call.request.sink
+    request = call.request
+    read = request.sink
     if call.outcome is not Outcome.OK or read is None:
         return call.outcome
-    if call.request.landed_bytes != read.end - read.start:
+    if request.landed_bytes != read.end - read.start:
         return Outcome.WRONG_LENGTH
-    if is_json(_FLAGS.unpack(call.extras_of_answer)[0]):
+    if is_json(_FLAGS.unpack(request.body)[0]):
         return Outcome.CORRUPT
-    try:
-        with read.buffer.open() as view:
-            if read.xxh3 is not None and checksum(view[read.start : read.end]) != read.xxh3:
-                return Outcome.CORRUPT
-    except BufferRevokedError:
-        return Outcome.REVOKED
+    if read.xxh3 is not None and (request.digest is None or request.digest.hexdigest() != read.xxh3):
+        return Outcome.CORRUPT
     return Outcome.OK
 
 

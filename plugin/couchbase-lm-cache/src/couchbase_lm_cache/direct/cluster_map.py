@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from couchbase_lm_cache.direct.wire import ProtocolError
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _MAX_VBUCKETS = 1024
 
 
-@dataclass(frozen=True, order=True)
-class Node:
+class Node(NamedTuple):
     """Address of a data node's key-value port."""
 
     host: str

@@ -2,20 +2,22 @@
 
 A data node answers a connection's requests in their order, so the next answer's destination is known
 before it arrives: its header is read on its own, and its value then goes from the socket into the memory
-where it belongs. Each piece is moved without waiting and under the lock of that memory
-(:class:`~couchbase_lm_cache.buffers.GuardedBuffer`), so that whoever ends the task waits for one system
-call at most, and no byte moves afterwards.
+where it belongs, together with the header of the answer behind it. Each piece is moved without waiting
+and under the lock of that memory (:class:`~couchbase_lm_cache.buffers.GuardedBuffer`), so that whoever
+ends the task waits for one system call at most, and no byte moves afterwards.
 """
 
 from __future__ import annotations
 
 import select
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import xxhash
+
+from couchbase_lm_cache.direct.requests import Request
 from couchbase_lm_cache.direct.stream import BLOCKED, ConnectionLostError
-from couchbase_lm_cache.direct.wire import HEADER_BYTES, Header, ProtocolError, Status, request_head, response_header
+from couchbase_lm_cache.direct.wire import HEADER_BYTES, Header, ProtocolError, Status, response_header
 from couchbase_lm_cache.errors import BufferRevokedError
 
 if TYPE_CHECKING:
@@ -27,46 +29,9 @@ if TYPE_CHECKING:
 _INBOX_BYTES = 16 * 1024
 _HEADS_BYTES = 64 * 1024
 _FLAGS_BYTES = 4
-
-
-@dataclass
-class Request:
-    """One request, and what came of it.
-
-    Attributes:
-        key: with its collection id in front.
-        value: what to send after the key; or
-        source: the L1 memory to send.
-        sink: the L1 memory that the value of a good answer goes into.
-        status: of the answer; None while there is none.
-        body: extras, key and value of the answer, except for a value that went into ``sink``.
-        landed_bytes: length of the value the server has, when there is a sink.
-        is_revoked: the task that owns the memory has ended.
-    """
-
-    opcode: int
-    key: bytes = b""
-    extras: bytes = b""
-    value: bytes = b""
-    vbucket: int = 0
-    cas: int = 0
-    source: ShardWrite | None = None
-    sink: ShardRead | None = None
-    status: int | None = None
-    body: bytes = b""
-    header: Header | None = None
-    landed_bytes: int = 0
-    is_revoked: bool = False
-
-    @property
-    def response_extras(self) -> bytes:
-        """Return the extras of the answer."""
-        return self.body[: self.header.extras_bytes] if self.header else b""
-
-    @property
-    def response_value(self) -> bytes:
-        """Return the value of the answer."""
-        return self.body[self.header.extras_bytes + self.header.key_bytes :] if self.header else b""
+_LANDING_HEAD_BYTES = HEADER_BYTES + _FLAGS_BYTES
+"""What comes before a value on its way into L1. More must not be read with it: it would have to be copied."""
+_OK = int(Status.OK)
 
 
 class Lane:
@@ -146,15 +111,7 @@ class Lane:
             request = self.requests[self._unsent]
             write = request.source
             value_bytes = write.end - write.start if write else len(request.value)
-            heads += request_head(
-                request.opcode,
-                key=request.key,
-                extras=request.extras,
-                value_bytes=value_bytes,
-                vbucket=request.vbucket,
-                opaque=self._unsent,
-                cas=request.cas,
-            )
+            heads += request.head(self._unsent, value_bytes)
             heads += request.value
             if write is not None and value_bytes:
                 self._sending, self._sent_bytes = write, 0
@@ -164,79 +121,101 @@ class Lane:
 
     def _receive(self) -> bool:
         """Receive until blocked (False) or every request has its answer (True)."""
-        while self._answered < len(self.requests):
-            request = self.requests[self._answered]
-            if self._header is None and not self._receive_header(request):
+        requests = self.requests
+        while self._answered < len(requests):
+            request = requests[self._answered]
+            header = self._header or self._receive_header(request)
+            if header is None:
                 return False
-            if not self._receive_body(request):
+            sink = request.sink
+            if sink is not None and header.status == _OK:
+                if not self._land(request, sink, header):
+                    return False
+            elif not self._fill_body(request, header):
                 return False
+            request.header, request.status = header, header.status
             self._answered += 1
             self._header = None
         return True
 
-    def _receive_header(self, request: Request) -> bool:
-        # What follows a header on its way into L1 must not be read with it: it would have to be copied.
-        limit = HEADER_BYTES if request.sink is not None else _INBOX_BYTES
-        if not self._collect(HEADER_BYTES, limit):
-            return False
-        header = response_header(self._inbox[self._first : self._last])
+    def _receive_header(self, request: Request) -> Header | None:
+        if not self._collect(HEADER_BYTES, _INBOX_BYTES if request.sink is None else _LANDING_HEAD_BYTES):
+            return None
+        header = response_header(self._inbox, self._first)
         if header.opaque != self._answered or header.opcode != request.opcode:
             raise ProtocolError("an answer belongs to another request")
         self._first += HEADER_BYTES
         self._header = header
-        self._body_bytes = 0
-        is_landing = request.sink is not None and header.status == Status.OK
-        if is_landing and (header.extras_bytes, header.key_bytes) != (_FLAGS_BYTES, 0):
+        if request.sink is None or header.status != _OK:
+            self._body_bytes = 0
+            self._body = memoryview(b"")
+        elif (header.extras_bytes, header.key_bytes) != (_FLAGS_BYTES, 0):
             raise ProtocolError("an answer to a read has no document flags")
-        self._body = memoryview(bytearray(_FLAGS_BYTES if is_landing else header.body_bytes))
-        return True
+        return header
 
-    def _receive_body(self, request: Request) -> bool:
-        header, sink = self._header, request.sink
-        if header is None:
-            return False
-        if not self._fill_body():
-            return False
-        if sink is not None and header.status == Status.OK and not self._land(request, sink, header):
-            return False
-        request.header, request.body, request.status = header, bytes(self._body), header.status
-        return True
-
-    def _fill_body(self) -> bool:
-        while self._body_bytes < len(self._body):
+    def _fill_body(self, request: Request, header: Header) -> bool:
+        """Receive the rest of an answer that does not go into L1."""
+        wanted, held = header.body_bytes, self._last - self._first
+        if held >= wanted and not self._body_bytes:
+            request.body = bytes(self._inbox[self._first : self._first + wanted])
+            self._first += wanted
+            return True
+        if not self._body:
+            self._body = memoryview(bytearray(wanted))
+        while self._body_bytes < wanted:
             rest = self._body[self._body_bytes :]
-            staged = min(len(rest), self._last - self._first)
-            if staged:
-                rest[:staged] = self._inbox[self._first : self._first + staged]
-                self._first += staged
+            count = min(len(rest), self._last - self._first)
+            if count:
+                rest[:count] = self._inbox[self._first : self._first + count]
+                self._first += count
             else:
-                staged = self.stream.receive([rest])
-                if staged == BLOCKED:
+                count = self.stream.receive([rest])
+                if count == BLOCKED:
                     return False
-            self._body_bytes += staged
+            self._body_bytes += count
+        request.body = bytes(self._body)
         return True
 
     def _land(self, request: Request, sink: ShardRead, header: Header) -> bool:
         """Receive a value into L1, or past it when it does not fit or the memory is no longer ours."""
-        wanted = header.value_bytes
+        if not request.body:
+            if not self._collect(_FLAGS_BYTES, _FLAGS_BYTES):
+                return False
+            request.body = bytes(self._inbox[self._first : self._first + _FLAGS_BYTES])
+            self._first += _FLAGS_BYTES
+            if sink.xxh3 is not None:
+                request.digest = xxhash.xxh3_64()
+        wanted = header.body_bytes - _FLAGS_BYTES
         fits = wanted == sink.end - sink.start
         while request.landed_bytes < wanted:
             if self._first < self._last:
                 raise ProtocolError("a value came before it was asked for")
-            count = BLOCKED
             if fits and not request.is_revoked:
-                try:
-                    with sink.buffer.open() as view:
-                        count = self.stream.receive([view[sink.start + request.landed_bytes : sink.end]])
-                except BufferRevokedError:
-                    request.is_revoked = True
-                    continue
+                count = self._receive_piece(request, sink)
             else:
                 count = self.stream.receive([self._inbox[: min(wanted - request.landed_bytes, _INBOX_BYTES)]])
             if count == BLOCKED:
                 return False
             request.landed_bytes += count
         return True
+
+    def _receive_piece(self, request: Request, sink: ShardRead) -> int:
+        """Receive what has come of a value, and behind its end the next answer's header."""
+        start = sink.start + request.landed_bytes
+        try:
+            with sink.buffer.open() as view:
+                rest = view[start : sink.end]
+                count = self.stream.receive([rest, self._inbox[:_LANDING_HEAD_BYTES]])
+                if count == BLOCKED:
+                    return BLOCKED
+                of_value = min(count, len(rest))
+                if request.digest is not None:
+                    request.digest.update(rest[:of_value])
+        except BufferRevokedError:
+            request.is_revoked = True
+            return 0
+        self._first, self._last = 0, count - of_value
+        return of_value
 
     def _collect(self, needed: int, limit: int) -> bool:
         """Have at least ``needed`` bytes in the inbox, and at most ``limit``."""
@@ -253,16 +232,22 @@ class Lane:
 
 def run(lanes: Sequence[Lane], deadline: float) -> None:
     """Carry out the lanes' requests side by side, until all are done or ``deadline`` (monotonic) has come."""
+    poller = select.poll()
     open_lanes = [lane for lane in lanes if not lane.is_done]
+    waiting: dict[int, Lane] = {}
     while open_lanes:
-        poller = select.poll()
         for lane in open_lanes:
+            descriptor = lane.stream.fileno()
             events = lane.advance()
-            if not lane.is_done:
-                poller.register(lane.stream, events)
-        open_lanes = [lane for lane in open_lanes if not lane.is_done]
+            if lane.is_done:
+                if waiting.pop(descriptor, None) is not None:
+                    poller.unregister(descriptor)
+            else:
+                poller.register(descriptor, events)
+                waiting[descriptor] = lane
         left = deadline - time.monotonic()
         if left <= 0:
             return
-        if open_lanes:
-            poller.poll(left * 1000)
+        open_lanes = [waiting[ready] for ready, _ in poller.poll(left * 1000)] if waiting else []
+        if waiting and not open_lanes:
+            return

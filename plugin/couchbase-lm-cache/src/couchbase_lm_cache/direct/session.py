@@ -7,7 +7,8 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from couchbase_lm_cache.direct.exchange import Lane, Request, run
+from couchbase_lm_cache.direct.exchange import Lane, run
+from couchbase_lm_cache.direct.requests import Request
 from couchbase_lm_cache.direct.scram import ScramClient, choose_mechanism, plain_message
 from couchbase_lm_cache.direct.stream import ConnectionLostError, Stream
 from couchbase_lm_cache.direct.wire import Feature, Opcode, ProtocolError, Status

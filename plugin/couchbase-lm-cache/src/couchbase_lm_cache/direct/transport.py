@@ -49,7 +49,7 @@ _FLAGS_AND_EXPIRY = struct.Struct(">II")
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
 _REPEATS_OF_LOST = 2
 
-_FINAL: dict[int, Outcome] = {
+_FINAL: dict[int | None, Outcome] = {
     Status.OK: Outcome.OK,
     Status.NOT_FOUND: Outcome.MISSING,
     # A version that is gone was replaced by another writer: for the caller the old one is missing.
@@ -95,11 +95,13 @@ class DirectTransport:
         calls = [Call(Opcode.SET, write.key, extras, source=write) for write in writes]
         return [call.outcome for call in self._perform(calls, "store", timeout_seconds)]
 
-    def write_json(self, key: str, content: bytes, ttl_seconds: int, timeout_seconds: float) -> Outcome:
-        """Write one JSON document."""
+    def write_json(
+        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+    ) -> list[Outcome]:
+        """Write JSON documents."""
         extras = _FLAGS_AND_EXPIRY.pack(JSON_FLAGS, expiry(ttl_seconds, time.time()))
-        call = Call(Opcode.SET, key, extras, value=content)
-        return self._perform([call], "small", timeout_seconds)[0].outcome
+        calls = [Call(Opcode.SET, key, extras, value=content) for key, content in documents]
+        return [call.outcome for call in self._perform(calls, "small", timeout_seconds)]
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key, from its metadata alone."""
@@ -153,14 +155,14 @@ class DirectTransport:
         """Send every call to the node that owns its document now, all nodes side by side."""
         by_node: dict[Node, list[Call]] = {}
         unowned = []
-        present = self._topology.map
+        present, prefix = self._topology.map, self._topology.collection_prefix
         for call in calls:
             vbucket = present.vbucket_of(call.key)
             node = present.owners[vbucket]
             if node is None:
                 unowned.append(call)
             else:
-                call.prepare(vbucket, self._topology.collection_prefix)
+                call.prepare(vbucket, prefix)
                 by_node.setdefault(node, []).append(call)
         lanes: list[tuple[Node, Lane, list[Call]]] = []
         lent: list[tuple[NodePool, Session, Lane]] = []
@@ -200,13 +202,14 @@ class DirectTransport:
             return None
 
     def _conclude(self, node: Node, lane: Lane, calls: list[Call], deadline: float) -> None:
-        if isinstance(lane.failure, ProtocolError):
-            self._complaints.warn("protocol", f"A connection to {node.host}:{node.port} was dropped: {lane.failure}")
+        self._complain(node, lane)
         moved, unknown = None, False
         for call in calls:
             request = call.request
             if request.is_revoked:
                 call.settle(Outcome.REVOKED)
+            elif (outcome := _FINAL.get(request.status)) is not None:
+                call.settle(outcome)
             elif request.status is None:
                 self._conclude_unanswered(call, lane)
             elif request.status == Status.NOT_MY_VBUCKET:
@@ -216,11 +219,15 @@ class DirectTransport:
             elif request.status in _TRY_LATER:
                 call.try_later(Outcome.BUSY)
             else:
-                call.settle(_FINAL.get(request.status, Outcome.REFUSED))
+                call.settle(Outcome.REFUSED)
         if moved is not None:
             self._follow(node, moved, deadline)
         if unknown:
             self._renew_collection(node, calls, deadline)
+
+    def _complain(self, node: Node, lane: Lane) -> None:
+        if isinstance(lane.failure, ProtocolError):
+            self._complaints.warn("protocol", f"A connection to {node.host}:{node.port} was dropped: {lane.failure}")
 
     def _conclude_unanswered(self, call: Call, lane: Lane) -> None:
         if lane.failure is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 HEADER_BYTES = 24
 MAX_BODY_BYTES = 30 * 1024 * 1024
@@ -76,8 +76,7 @@ class ProtocolError(Exception):
     """The peer sent what the protocol does not allow; nothing that follows on the connection can be trusted."""
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """Header of an answer."""
 
     opcode: int
@@ -103,13 +102,13 @@ def request_head(
     return head + extras + key
 
 
-def response_header(raw: bytes | bytearray | memoryview) -> Header:
-    """Decode the header of an answer.
+def response_header(raw: bytes | bytearray | memoryview, offset: int = 0) -> Header:
+    """Decode the header of an answer that begins at ``offset``.
 
     Raises:
         ProtocolError: it is not one, its lengths cannot be true, or the value is compressed.
     """
-    magic, opcode, key, extras, datatype, status, body, opaque, cas = _HEADER.unpack_from(raw)
+    magic, opcode, key, extras, datatype, status, body, opaque, cas = _HEADER.unpack_from(raw, offset)
     if magic != _RESPONSE:
         raise ProtocolError(f"a frame begins with 0x{magic:02x}")
     if body > MAX_BODY_BYTES or key + extras > body:
