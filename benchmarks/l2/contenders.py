@@ -29,6 +29,7 @@ from benchmarks.l2.workloads import Workload
 from e2e.bootstrap import ROOT
 from e2e.engine import environment
 
+FAILED_CLIENT_LOG = ROOT / ".local" / "bench" / "failed-client.log"
 OPERATIONS = ("store", "lookup", "load")
 _CLIENT_SECONDS = 600.0
 _PLUGIN_SOURCE = ROOT / "plugin" / "couchbase-lm-cache" / "src"
@@ -147,7 +148,11 @@ def _run(contender: str, command: list[str], variables: dict[str, str]) -> None:
         raise BenchmarkError(f"{contender}: the client did not end within {_CLIENT_SECONDS:g} s") from None
     if done.returncode:
         said = "\n".join(done.stdout.strip().splitlines()[-_LAST_LINES:])
-        raise BenchmarkError(f"{contender}: the client ended with status {done.returncode}:\n{said}")
+        FAILED_CLIENT_LOG.parent.mkdir(parents=True, exist_ok=True)
+        FAILED_CLIENT_LOG.write_text(done.stdout)
+        raise BenchmarkError(
+            f"{contender}: the client ended with status {done.returncode} (its whole output: {FAILED_CLIENT_LOG}):\n{said}"
+        )
 
 
 def _refuse_incomplete(contender: str, summary: dict[str, Any]) -> None:

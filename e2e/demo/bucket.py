@@ -69,20 +69,21 @@ def check_documents(
 ) -> dict[str, Any]:
     """Hold what one prompt stored against the storage format and against what status predicts.
 
+    Every chunk is one object of each object group of each rank, to the byte.
+
     Raises:
         DemoError: a key, a count, a size, a checksum or a right is not as it has to be.
     """
     model, couchbase = resource["status"]["model"], resource["status"]["couchbase"]
     head = re.escape(f"{couchbase['keyPrefix']}{resource['spec']['model']['id']}")
-    pattern = re.compile(rf"^{head}@0x[0-9a-f]{{8}}@[0-9a-f]+@[0-9a-f]{{64}}({SHARD_MARK}\d+)?$")
+    pattern = re.compile(rf"^{head}@0x[0-9a-f]{{8}}@(?P<group>[0-9a-f]+)@[0-9a-f]{{64}}({SHARD_MARK}\d+)?$")
     objects = probed["objects"]
     faults = [f"key {key} does not have the documented form" for key in new_keys if not pattern.match(key)]
     faults += [f"shard {key} has no manifest" for key in probed["orphans"]]
     if len(new_keys) != (wanted := chunks * model["documentsPerChunk"]):
         faults.append(f"{chunks} chunks made {len(new_keys)} documents, status predicts {wanted}")
+    faults += _group_faults(_sizes_by_group(objects, pattern), chunks, model)
     for item in objects:
-        if item["bytes"] != model["objectBytes"]:
-            faults.append(f"object {item['key']} has {item['bytes']} bytes, status predicts {model['objectBytes']}")
         faults += [f"object {item['key']}: {name} is false" for name, holds in item.items() if holds is False]
     faults += [f"the generated user may {what}" for what, how in probed["refusals"].items() if not how]
     if faults:
@@ -94,3 +95,28 @@ def check_documents(
         "manifestFields": objects[0]["fields"],
         "userIsRefused": probed["refusals"],
     }
+
+
+def _sizes_by_group(objects: list[dict[str, Any]], pattern: re.Pattern[str]) -> dict[int, list[int]]:
+    """Return the sizes of the objects of each object group, which its key names."""
+    found: dict[int, list[int]] = {}
+    for item in objects:
+        if (match := pattern.match(item["key"])) is not None:
+            found.setdefault(int(match["group"], 16), []).append(item["bytes"])
+    return found
+
+
+def _group_faults(found: dict[int, list[int]], chunks: int, model: dict[str, Any]) -> list[str]:
+    """Compare the sizes that were found in each object group with those of status: how many, and how large."""
+    predicted = dict(enumerate(model["objectBytes"]))
+    faults = [
+        f"there is an object group {group}, status predicts {len(predicted)}"
+        for group in found.keys() - predicted.keys()
+    ]
+    for group, size in predicted.items():
+        sizes = found.get(group, [])
+        if len(sizes) != (wanted := chunks * model["ranks"]):
+            faults.append(f"object group {group} has {len(sizes)} objects, status predicts {wanted}")
+        if wrong := sorted(set(sizes) - {size}):
+            faults.append(f"object group {group} has objects of {wrong} bytes, status predicts {size}")
+    return faults

@@ -1,14 +1,15 @@
-"""Make the engine's environment and the model, or resolve the environment's lock files again."""
+"""Make the engine's environment, the model or the device backend's wheel, or resolve the lock files again."""
 
 import argparse
 import sys
 
 from e2e.cluster.errors import ClusterError
-from e2e.engine import environment, model
+from e2e.engine import device, environment, model
 
 _STEPS = {
     "env": (environment.ensure,),
     "model": (model.ensure,),
+    "device": (device.ensure,),
     "all": (environment.ensure, model.ensure),
     "lock": (environment.resolve_locks,),
 }

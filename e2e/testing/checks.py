@@ -12,6 +12,7 @@ from e2e.engine import environment
 from e2e.testing.runner import Outcome, say
 
 BIN = VENV / "bin"
+LAYER_PATHS = "operator:plugin/couchbase-lm-cache/src:plugin/lmcache-hostcpu-device/src"
 WHEELHOUSE = "operator/couchbase_lm_operator/wheelhouse"
 
 
@@ -28,9 +29,10 @@ CHECKS = (
     Check("format", (str(BIN / "ruff"), "format", "--check", ".")),
     Check("types of the operator", (str(BIN / "mypy"), "operator/couchbase_lm_operator")),
     Check("types of the plugin", (str(BIN / "mypy"), "plugin/couchbase-lm-cache/src/couchbase_lm_cache")),
+    Check("types of the device backend", (str(BIN / "mypy"), "plugin/lmcache-hostcpu-device/src/lmcache_hostcpu")),
     Check("types of the end-to-end tools", (str(BIN / "mypy"), "e2e")),
     Check("types of the benchmarks", (str(BIN / "mypy"), "benchmarks")),
-    Check("layers", ("env", "PYTHONPATH=operator:plugin/couchbase-lm-cache/src", str(BIN / "lint-imports"))),
+    Check("layers", ("env", f"PYTHONPATH={LAYER_PATHS}", str(BIN / "lint-imports"))),
     Check("generated files", (str(BIN / "python"), "-m", "e2e.testing.generated", "--check")),
 )
 
@@ -49,6 +51,7 @@ LOCKS = (
     Lock("requirements/dev.lock", ("pyproject.toml", "--extra", "dev")),
     Lock("requirements/emulator.lock", ("requirements/emulator.in",)),
     Lock("requirements/images.lock", ("requirements/images.in",)),
+    Lock("requirements/device-build.lock", ("requirements/device-build.in",), python="3.10"),
     Lock(f"{WHEELHOUSE}/wheels.lock", (f"{WHEELHOUSE}/wheels.in", "--no-deps"), python="3.10"),
 )
 

@@ -12,9 +12,11 @@ from e2e.bootstrap import ROOT, VENV, cache_root
 
 ENGINE_PYTHON = cache_root() / "engine" / ".venv" / "bin" / "python"
 PLUGIN = ROOT / "plugin" / "couchbase-lm-cache"
+DEVICE_SITE = ROOT / ".local" / "device" / "site"
 
 BINARIES = ("the Kubernetes binaries", ["-m", "e2e.cluster", "build"])
 ENGINE = ("vLLM, LMCache and the model", ["-m", "e2e.engine", "all"])
+DEVICE = ("the wheel of the device backend", ["-m", "e2e.engine", "device"])
 NODE = ("the local Kubernetes node", ["-m", "e2e.cluster", "up"])
 IMAGES = ("the images", ["-m", "e2e.images", "build"])
 
@@ -45,6 +47,14 @@ GROUPS = (
         python=ENGINE_PYTHON,
         is_fast=False,
         python_path=(ROOT, PLUGIN / "src"),
+    ),
+    Group(
+        "device",
+        ("plugin/lmcache-hostcpu-device/tests",),
+        needs=(ENGINE, DEVICE),
+        python=ENGINE_PYTHON,
+        is_fast=False,
+        python_path=(ROOT, DEVICE_SITE),
     ),
     Group("chart", ("tests/e2e/cluster", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
     Group("journey", ("tests/journey",), needs=(NODE, IMAGES), is_fast=False),

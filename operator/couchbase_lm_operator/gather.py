@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.core import bucket_record, connection_string, kept_config
+from couchbase_lm_operator.core import bucket_record, connection_string, kept_config, sizing_verdict
 from couchbase_lm_operator.core.model_reading import parse_model_config
-from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodState, SecretValue, Unread
+from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodReadings, PodState, SecretValue, Unread
 from couchbase_lm_operator.core.pods import pod_state
-from couchbase_lm_operator.core.readiness import workload_state
+from couchbase_lm_operator.core.readiness import has_one_template, workload_state
 from couchbase_lm_operator.io import references
 from couchbase_lm_operator.io.hf_hub import DEFAULT_ENDPOINT, HubModel
 from couchbase_lm_operator.io.watches import OUR_CHILDREN
@@ -26,6 +26,7 @@ from couchbase_lm_operator.io.watches import OUR_CHILDREN
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.spec_couchbase import CouchbaseSpec
     from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, ModelConfig
+    from couchbase_lm_operator.io.adapter_metrics import AdapterMetrics
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.io.hf_hub import ModelHub
 
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 CREDENTIAL_KEYS = ("username", "password")
 _CHILD_KINDS = ("Deployment", "Service", "ControllerRevision")
+# all pods of a template store alike; a few of them tell enough of it
+_MOST_PODS_ASKED = 4
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Gatherer:
 
     cluster: Cluster
     hub: ModelHub
+    metrics: AdapterMetrics
     namespaces: tuple[str, ...]
 
     async def gather(self, resource: Manifest, spec: LMCacheCouchbaseSpec) -> Observed:
@@ -61,6 +65,7 @@ class Gatherer:
             self.ca(namespace, spec.couchbase),
         )
         model_config = await self._model_config(resource, spec, token, children)
+        pods, readings = await self._pods_and_readings(resource, children)
         return Observed(
             resource=resource,
             namespace_uid=uid,
@@ -71,8 +76,9 @@ class Gatherer:
             ca_pem=ca_pem,
             couchbase=None,
             children=children,
-            pods=await self._pods_of_concern(namespace, name, children),
+            pods=pods,
             claims=claims,
+            readings=readings,
         )
 
     async def bare(self, resource: Manifest) -> Observed:
@@ -105,6 +111,24 @@ class Gatherer:
         if deployment is None or workload_state(deployment, ()).is_available:
             return ()
         return await self._pods(namespace, name)
+
+    async def _pods_and_readings(
+        self, resource: Manifest, children: dict[tuple[str, str], Manifest]
+    ) -> tuple[tuple[PodState, ...], PodReadings | None]:
+        """Return the pods of concern, and what they tell of their chunks while that is not recorded yet."""
+        namespace, name = str(resource["metadata"]["namespace"]), str(resource["metadata"]["name"])
+        deployment = children.get(("Deployment", name))
+        if deployment is None or not has_one_template(deployment):
+            return await self._pods_of_concern(namespace, name, children), None
+        is_available = workload_state(deployment, ()).is_available
+        revision = sizing_verdict.revision_to_read(resource.get("status") or {}, is_available=is_available)
+        if not revision:
+            return await self._pods_of_concern(namespace, name, children), None
+        pods = await self._pods(namespace, name)
+        tellers = [pod for pod in pods if pod.is_ready and not pod.is_deleting and pod.metrics_port and pod.address]
+        asked = tellers[:_MOST_PODS_ASKED]
+        answers = await asyncio.gather(*(self.metrics.read(pod.address, pod.metrics_port) for pod in asked))
+        return pods, PodReadings(revision, len(asked), tuple(each for each in answers if each is not None))
 
     async def namespace_uid(self, namespace: str) -> str:
         """Return the UID of a namespace, or "" when it is gone."""

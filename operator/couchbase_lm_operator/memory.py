@@ -24,7 +24,8 @@ class Memory:
     """One resource.
 
     ``seen_version`` is the newest resource version that an event told or a write of ours returned.
-    ``troubled_since`` is the monotonic time since which passes end in waiting or failure.
+    ``troubled_since`` is the monotonic time since which passes end in waiting or failure, ``unseen_since`` that
+    since which pods serve without having told what they store.
     ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``references`` are the
     versions of the objects that the spec names. ``tombstone`` is the last body of a resource that is gone,
     ``removing_since`` the monotonic time of the first try to remove what it left.
@@ -33,6 +34,7 @@ class Memory:
     seen_version: str = ""
     generation: int = 0
     troubled_since: float | None = None
+    unseen_since: float | None = None
     couchbase: CouchbaseCluster | None = None
     cache: CacheHealth | None = None
     cache_failures: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from dataclasses import dataclass
@@ -166,7 +167,8 @@ class Reconciler:
         memory.troubled_since = None
         if not progress.workload.is_available:
             return _POD_POLL_SECONDS
-        return steady_delay_seconds(self.resync_seconds, random.random())  # noqa: S311 - spreads load, hides nothing
+        steady = steady_delay_seconds(self.resync_seconds, random.random())  # noqa: S311 - spreads load, hides nothing
+        return min(steady, _unseen_delay(progress, memory))
 
 
 def _has_patience(left: Remains, memory: Memory) -> bool:
@@ -179,6 +181,17 @@ def _trouble_delay(memory: Memory, first_seconds: float) -> float:
     if memory.troubled_since is None:
         memory.troubled_since = now
     return retry_delay_seconds(first_seconds, now - memory.troubled_since, random.random())  # noqa: S311 - as above
+
+
+def _unseen_delay(progress: Progress, memory: Memory) -> float:
+    """Return the wait until pods are asked again what they store: soon at first, as a new pod stores one chunk."""
+    if not progress.awaits_observation:
+        memory.unseen_since = None
+        return math.inf
+    now = time.monotonic()
+    if memory.unseen_since is None:
+        memory.unseen_since = now
+    return retry_delay_seconds(FIRST_DELAY_SECONDS, now - memory.unseen_since, random.random())  # noqa: S311 - as above
 
 
 def _unplanned(observed: Observed, verdict: Verdict, memory: Memory, *, is_suspended: bool = False) -> Progress:

@@ -17,6 +17,7 @@ from couchbase_lm_operator.core.compat import defaults
 from couchbase_lm_operator.core.connection_string import Address
 from couchbase_lm_operator.errors import ClusterError, ClusterGoneError, OperatorError
 from couchbase_lm_operator.gather import Gatherer
+from couchbase_lm_operator.io.adapter_metrics import AdapterMetrics
 from couchbase_lm_operator.io.addresses import guard_for
 from couchbase_lm_operator.io.cluster import Cluster
 from couchbase_lm_operator.io.health import HealthServer, Watchdog
@@ -179,7 +180,7 @@ class Runtime:
 
 def make_reconciler(cluster: Cluster, guard: AddressGuard, settings: Settings, memories: Memories) -> Reconciler:
     """Return the flow of passes, put together from its parts."""
-    gatherer = Gatherer(cluster, ModelHub(guard), settings.namespaces)
+    gatherer = Gatherer(cluster, ModelHub(guard), AdapterMetrics(guard), settings.namespaces)
     arms = Arms(cluster, _defaults(settings), guard, settings.provisioning_per_cluster)
     return Reconciler(cluster, gatherer, arms, Remover(gatherer, guard), memories, settings.resync_seconds)
 

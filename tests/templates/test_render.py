@@ -230,6 +230,17 @@ def test_the_adapter_gets_files_instead_of_secrets() -> None:
     assert all("subPath" not in mount for mount in container(manifests, "lmcache")["volumeMounts"])
 
 
+def test_the_adapters_metrics_have_a_port_of_their_own() -> None:
+    manifests = manifests_of("everything")
+    lmcache = container(manifests, "lmcache")
+    (port,) = lmcache["ports"]
+    params = json.loads(flag_value(lmcache, "--l2-adapter"))["adapter_params"]
+    assert port["name"] == "metrics"
+    assert (params["metrics_host"], params["metrics_port"]) == ("", port["containerPort"])
+    taken = {container(manifests, "vllm")["ports"][0]["containerPort"], int(flag_value(lmcache, "--http-port"))}
+    assert port["containerPort"] not in {*taken, int(flag_value(lmcache, "--port"))}
+
+
 def test_chunk_and_l1_of_the_server_are_those_of_the_plan() -> None:
     plan = plan_of(spec_of(cache={"l1Size": "1536Mi"}, engine={"maxModelLen": 1024}), QWEN3_8B)
     manifests = {manifest["kind"]: manifest for manifest in render(plan)}

@@ -34,6 +34,7 @@ class ConditionType(StrEnum):
     CREDENTIALS_READY = "CredentialsReady"
     WORKLOAD_AVAILABLE = "WorkloadAvailable"
     ROLLOUT_PENDING = "RolloutPending"
+    SIZING_VERIFIED = "SizingVerified"
     CACHE_HEALTHY = "CacheHealthy"
 
 

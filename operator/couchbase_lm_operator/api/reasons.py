@@ -55,6 +55,12 @@ class Reason(StrEnum):
     CHILD_NOT_OURS = "ChildNotOurs", "An object of a name the operator needs belongs to somebody else."
     ROLLOUT_PENDING = "RolloutPending", "A new pod template waits for spec.rollout.approve."
 
+    # What pods really store
+    SIZING_VERIFIED = "SizingVerified", "Pods store objects of the predicted sizes."
+    SIZING_DIFFERS = "SizingDiffers", "Pods store objects of other sizes than predicted; the message has both numbers."
+    NOTHING_STORED = "NothingStored", "No pod of this template is known to have stored a chunk yet."
+    METRICS_UNREACHABLE = "MetricsUnreachable", "No ready pod answers the operator on its metrics port."
+
     # The cache
     CACHE_HEALTHY = "CacheHealthy", "The engines' user can log in and sees its collection on every data node."
     CACHE_UNREACHABLE = "CacheUnreachable", "The engines' user cannot reach its collection; serving goes on without it."

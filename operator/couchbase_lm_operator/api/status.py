@@ -113,6 +113,21 @@ class TransferStatus(Model):
     reason: Text | None = Field(default=None, description="Why this mode.")
 
 
+class ObservationStatus(Model):
+    """What pods really store and how fast they load, recorded once for a pod template."""
+
+    revision: Text | None = Field(default=None, description="Pod template whose pods were asked.")
+    object_bytes: list[int] | None = Field(
+        default=None,
+        max_length=256,
+        description="Bytes of one chunk on the rank that holds most, by object group, as stored.",
+    )
+    ranks: int | None = Field(default=None, description="Ranks that store an object for each chunk.")
+    load_bytes_per_second: int | None = Field(
+        default=None, description="Speed of 20 or more real loads from Couchbase, with two significant digits."
+    )
+
+
 class WorkloadStatus(Model):
     """The engine pods."""
 
@@ -154,4 +169,7 @@ class LMCacheCouchbaseStatus(Model):
     capacity: CapacityStatus | None = Field(default=None, description="What fits where.")
     couchbase: CouchbaseStatus | None = Field(default=None, description="What is used of Couchbase.")
     transfer: TransferStatus | None = Field(default=None, description="How KV blocks move between the engine and L1.")
+    observation: ObservationStatus | None = Field(
+        default=None, description="What pods of the template in effect really store and how fast they load."
+    )
     workload: WorkloadStatus | None = Field(default=None, description="The engine pods.")

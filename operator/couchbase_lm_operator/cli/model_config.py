@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from couchbase_lm_operator.cli.failure import BadInputError, WorldError
+from couchbase_lm_operator.cli.option_names import in_words_of_options
 from couchbase_lm_operator.core.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig
 
@@ -67,19 +68,8 @@ def config_from_hub(model_id: str, revision: str | None) -> ModelConfig:
     if isinstance(found, ModelConfig):
         return found
     if isinstance(found, MalformedModelConfig):
-        raise BadInputError(_in_words_of_options(f"{found.source} is no config.json: {found.detail}."))
+        raise BadInputError(in_words_of_options(f"{found.source} is no config.json: {found.detail}."))
     if isinstance(found, Missing):
-        raise BadInputError(_in_words_of_options(f"{found.what} does not exist."))
+        raise BadInputError(in_words_of_options(f"{found.what} does not exist."))
     failure = WorldError if found.is_outage else BadInputError
-    raise failure(_in_words_of_options(f"{found.what} could not be read: {found.detail}."))
-
-
-def _in_words_of_options(message: str) -> str:
-    for name, option in (
-        ("spec.model.config.hub.endpoint", "HF_ENDPOINT"),
-        ("spec.model.tokenSecretRef", "HF_TOKEN"),
-        ("spec.model.revision", "--revision"),
-        ("spec.model.id", "--model"),
-    ):
-        message = message.replace(name, option)
-    return message
+    raise failure(in_words_of_options(f"{found.what} could not be read: {found.detail}."))

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 
 # name, attribute of Sizing, whether it is a size, what it is
 _NUMBERS = (
-    ("kvBytesPerToken", "kv_bytes_per_token", False, "bytes per token, all ranks"),
-    ("kvBytesPerTokenRank", "kv_bytes_per_token_rank", False, "bytes per token, largest rank"),
-    ("ranks", "rank_count", False, "tensor x pipeline parallel"),
+    ("kvBytesPerToken", "attention_bytes_per_token", False, "bytes per token, all ranks"),
+    ("kvBytesPerTokenRank", "attention_bytes_per_token_per_rank", False, "bytes per token, largest rank"),
+    ("ranks", "ranks", False, "tensor x pipeline parallel"),
     ("blockSize", "block_size_tokens", False, "tokens of the engine's KV block"),
     ("chunkSize", "chunk_size_tokens", False, "tokens of a chunk"),
-    ("objectBytes", "object_bytes", True, "one chunk on one rank"),
     ("shardBytes", "shard_bytes", True, "one document"),
     ("documentsPerChunk", "documents_per_chunk", False, "with manifests, all ranks"),
     ("contextTokens", "context_tokens", False, "a typical context"),
@@ -35,6 +34,7 @@ _NUMBERS = (
 def numbers(sizing: Sizing) -> dict[str, Any]:
     """Return the numbers for programs; sizes are bytes."""
     found: dict[str, Any] = {name: getattr(sizing, attribute) for name, attribute, _, _ in _NUMBERS}
+    found["objectBytes"] = list(sizing.object_bytes)
     return {**found, "evidence": sizing.evidence, "bucketQuotaBytes": quota_bytes(sizing)}
 
 
@@ -44,6 +44,7 @@ def number_rows(sizing: Sizing) -> list[tuple[str, str, str]]:
     for name, attribute, is_size, meaning in _NUMBERS:
         value = getattr(sizing, attribute)
         rows.append((name, f"{value} ({binary_size(value)})" if is_size else str(value), meaning))
+    rows.append(("objectBytes", ", ".join(map(str, sizing.object_bytes)), "one chunk on one rank, each object group"))
     quota = quota_bytes(sizing)
     rows.append(("bucketQuotaBytes", f"{quota} ({binary_size(quota)})", "all data nodes together, no replicas"))
     return rows

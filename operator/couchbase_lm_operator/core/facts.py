@@ -29,10 +29,13 @@ def template_facts(plan: Plan) -> dict[str, Any]:
                 "architecture": shape.model_type,
                 "revision": plan.values.revision,
                 "evidence": sizing.evidence,
-                "kvBytesPerToken": {"rank": sizing.kv_bytes_per_token_rank, "all": sizing.kv_bytes_per_token},
+                "kvBytesPerToken": {
+                    "rank": sizing.attention_bytes_per_token_per_rank,
+                    "all": sizing.attention_bytes_per_token,
+                },
                 "blockSize": sizing.block_size_tokens,
                 "chunkSize": sizing.chunk_size_tokens,
-                "objectBytes": sizing.object_bytes,
+                "objectBytes": sum(sizing.object_bytes),
                 "shardSize": format_bytes(sizing.shard_bytes),
                 "documentsPerChunk": sizing.documents_per_chunk,
                 "configDigest": plan.config_digest,
@@ -41,6 +44,8 @@ def template_facts(plan: Plan) -> dict[str, Any]:
         "capacity": capacity,
         "transfer": {"mode": plan.transfer_mode, "reason": plan.transfer_reason},
         "keyPrefix": plan.key_prefix,
+        # what core.sizing_verdict holds against what pods really store
+        "prediction": {"objectBytes": list(sizing.object_bytes), "ranks": sizing.ranks},
     }
 
 

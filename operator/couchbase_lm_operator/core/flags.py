@@ -159,6 +159,8 @@ ADAPTER_PARAMS_OWNED = frozenset(
         "shard_size_bytes",
         "checksum",
         "require_checksum",
+        "metrics_host",
+        "metrics_port",
         "startup",
         "tls_ca_file",
         "tls_skip_verify",

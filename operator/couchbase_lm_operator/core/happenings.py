@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 # Ready tells what these two repeat for kstatus
 _SILENT = frozenset({ConditionType.RECONCILING.value, ConditionType.STALLED.value})
-_BAD_WHEN_FALSE = frozenset({ConditionType.COUCHBASE_REACHABLE.value, ConditionType.CACHE_HEALTHY.value})
+_BAD_WHEN_FALSE = frozenset(
+    {
+        ConditionType.COUCHBASE_REACHABLE.value,
+        ConditionType.CACHE_HEALTHY.value,
+        ConditionType.SIZING_VERIFIED.value,
+    }
+)
 _BAD_WHEN_TRUE = frozenset({ConditionType.BELOW_WORKING_SET.value})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from couchbase_lm_operator.core.adapter_reading import AdapterReading
 from couchbase_lm_operator.core.couchbase_state import CouchbaseState, CouchbaseTrouble
 
 Manifest = dict[str, Any]
@@ -63,7 +64,10 @@ class MalformedModelConfig:
 
 @dataclass(frozen=True)
 class PodState:
-    """One pod of the workload, reduced to what status and readiness tell."""
+    """One pod of the workload, reduced to what status and readiness tell.
+
+    ``metrics_port`` is that of the adapter at ``address``; 0 where it has none that may be asked.
+    """
 
     name: str
     phase: str
@@ -75,6 +79,17 @@ class PodState:
     last_exit: str
     restart_count: int
     unschedulable_message: str
+    address: str = ""
+    metrics_port: int = 0
+
+
+@dataclass(frozen=True)
+class PodReadings:
+    """What ready pods of the template ``revision`` told of themselves; ``asked`` is how many should have answered."""
+
+    revision: str
+    asked: int
+    answers: tuple[AdapterReading, ...]
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,8 @@ class Observed:
     """One frozen picture of a resource and all that it refers to.
 
     ``couchbase`` is None when no read was tried (no credentials yet). ``children`` maps
-    ``(kind, name)`` to the live object. ``is_partial`` forbids pruning.
+    ``(kind, name)`` to the live object. ``is_partial`` forbids pruning. ``readings`` is None when no pod was
+    to be asked.
     """
 
     resource: Manifest
@@ -115,6 +131,7 @@ class Observed:
     pods: tuple[PodState, ...]
     claims: tuple[Claim, ...]
     is_partial: bool = False
+    readings: PodReadings | None = None
 
     @property
     def name(self) -> str:

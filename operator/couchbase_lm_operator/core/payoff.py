@@ -15,6 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, log10
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.prefill_cost import PrefillCost
+    from couchbase_lm_operator.core.sizing import Sizing
 
 DEFAULT_LOAD_GIGABYTES_PER_SECOND = 2.0
 """10^9 bytes per second into one pod's L1, all its ranks together."""
@@ -79,6 +84,16 @@ def payoff(tokens: int, loaded_bytes: int, prefill_flops: int | None, ranks: int
         break_even_bytes_per_second=loaded_bytes / prefill_seconds if prefill_seconds else None,
         is_worthwhile=load_seconds < prefill_seconds,
     )
+
+
+def context_payoff(sizing: Sizing, cost: PrefillCost | None, ranks: int, rates: Rates) -> Payoff:
+    """Compare both for the typical context of a sizing.
+
+    ``cost`` is the model's, or None when it is not known; ``ranks`` share the computing (tensor x pipeline parallel,
+    which for latent attention are more than the ranks that store).
+    """
+    tokens = sizing.chunks_per_context * sizing.chunk_size_tokens
+    return payoff(tokens, sizing.loaded_bytes_per_context, cost.flops(tokens) if cost else None, ranks, rates)
 
 
 def shown_seconds(seconds: float) -> float:

@@ -11,6 +11,7 @@ from couchbase_lm_operator.core.choice import Choice
 from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.engine_container import engine_arguments
 from couchbase_lm_operator.core.fingerprint import key_prefix
+from couchbase_lm_operator.core.kv_layout import EngineLayout
 from couchbase_lm_operator.core.model_reading import config_of
 from couchbase_lm_operator.core.plan_warnings import plan_warnings
 from couchbase_lm_operator.core.pod import grace_times, pod
@@ -120,10 +121,16 @@ def _sizing_inputs(spec: LMCacheCouchbaseSpec, values: EngineValues, defaults: D
     cache, wish = spec.cache, spec.cache.working_set
     context = wish.tokens_per_context if wish else None
     return sizing.SizingInputs(
-        tensor_parallel_size=values.tensor_parallel_size,
-        pipeline_parallel_size=values.pipeline_parallel_size,
-        element_type=values.element_type,
-        block_tokens=values.block_tokens,
+        engine=EngineLayout(
+            platform="cpu" if values.vendor == engine_values.CPU else "cuda",
+            tensor_parallel_size=values.tensor_parallel_size,
+            pipeline_parallel_size=values.pipeline_parallel_size,
+            kv_cache_dtype=values.kv_cache_dtype,
+            dtype=values.dtype,
+            block_size=values.block_tokens,
+            attention_backend=values.attention_backend,
+            separate_object_groups=False,
+        ),
         max_context_tokens=values.max_model_len,
         context_tokens=min(context, values.max_model_len) if context else None,
         contexts=wish.contexts if wish else 100,
@@ -131,7 +138,6 @@ def _sizing_inputs(spec: LMCacheCouchbaseSpec, values: EngineValues, defaults: D
         shard_bytes=parse_bytes(cache.shard_size) if cache.shard_size else None,
         l1_bytes=parse_bytes(cache.l1_size) if cache.l1_size else None,
         max_l1_bytes=defaults.max_l1_bytes,
-        is_whole_chunk_stored=values.vendor == engine_values.CPU,
     )
 
 
@@ -178,7 +184,7 @@ def _choices(spec: LMCacheCouchbaseSpec, sized: Sizing, goal: CouchbaseGoal, pre
             cache.chunk_size,
             "cache.chunkSize",
             str(sized.chunk_size_tokens),
-            f"a multiple of the block of {sized.block_size_tokens}; {sized.kv_bytes_per_token_rank} bytes per token",
+            sized.chunk_reason,
         ),
         (cache.shard_size, "cache.shardSize", format_bytes(sized.shard_bytes), "fastest to read"),
         (cache.l1_size, "cache.l1Size", format_bytes(sized.l1_bytes), l1_reason),

@@ -61,6 +61,8 @@ def pod(inputs: PodInputs) -> Pod:
         sidecar=sidecar_container(inputs, sidecar_mounts),
         engine=engine_container(inputs, arguments, engine_mounts),
         engine_port=ENGINE_PORT,
+        metrics_port_name=names.PORT_METRICS,
+        metrics_port=names.ADAPTER_METRICS_PORT,
         volumes=_volumes(inputs),
         run_as_user=template.run_as_user,
         fs_group=template.fs_group or template.run_as_user,

@@ -30,7 +30,23 @@ def pod_state(pod: Manifest) -> PodState:
         last_exit=_last_exit(containers),
         restart_count=sum(int(each.get("restartCount", 0)) for each in containers),
         unschedulable_message=str(scheduled.get("message", "")) if is_unschedulable else "",
+        address=str(status.get("podIP", "")),
+        metrics_port=_metrics_port(pod.get("spec") or {}),
     )
+
+
+def _metrics_port(spec: Manifest) -> int:
+    """Return the adapter's metrics port; 0 for templates without one, and for pods with the address of their node."""
+    if spec.get("hostNetwork"):
+        return 0
+    ports = [
+        int(port["containerPort"])
+        for container in spec.get("initContainers") or []
+        if container["name"] == names.CONTAINER_LMCACHE
+        for port in container.get("ports") or []
+        if port.get("name") == names.PORT_METRICS
+    ]
+    return ports[0] if ports else 0
 
 
 def _first_waiting(containers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator.core import sizing_verdict
 from couchbase_lm_operator.core.children import digest
 from couchbase_lm_operator.core.provisioning import Stage
 from couchbase_lm_operator.core.verdict import Proceed, Refuse
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.plan import Plan
     from couchbase_lm_operator.core.provisioning import CouchbaseFacts
     from couchbase_lm_operator.core.readiness import WorkloadState
+    from couchbase_lm_operator.core.sizing_verdict import Observation, Prediction
     from couchbase_lm_operator.core.template_pin import Pin
     from couchbase_lm_operator.core.verdict import Verdict
 
@@ -73,6 +75,26 @@ class Progress:
             return True
         remembered = (self.observed.status.get("couchbase") or {}).get("provisionedDigest", "")
         return bool(self.goal_digest) and remembered == self.goal_digest
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """Return what was predicted for the pod template in effect."""
+        return sizing_verdict.prediction(self.pin.facts) if self.pin else None
+
+    @property
+    def observation(self) -> Observation | None:
+        """Return what is known, after this pass, of what pods of the template in effect really store."""
+        predicted = self.prediction
+        if self.pin is None or predicted is None:
+            return None
+        return sizing_verdict.observed(self.observed.status, self.observed.readings, self.pin.revision, predicted)
+
+    @property
+    def awaits_observation(self) -> bool:
+        """Say whether pods will have something to tell that is not known yet."""
+        readings = self.observed.readings
+        has_tellers = self.workload.ready_replicas > 0 and (readings is None or readings.asked > 0)
+        return self.prediction is not None and has_tellers and self.observation is None
 
     @property
     def refusal(self) -> Refuse | None:

@@ -76,6 +76,13 @@ def workload_state(deployment: Manifest | None, pods: Sequence[PodState]) -> Wor
     return WorkloadState(is_available, is_stuck, reason, message, counts[0], ready)
 
 
+def has_one_template(deployment: Manifest) -> bool:
+    """Say whether every pod that exists is of the Deployment's template as it is now; ending pods do not count."""
+    status = deployment.get("status") or {}
+    is_seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 1))
+    return is_seen and int(status.get("replicas", 0)) == int(status.get("updatedReplicas", 0)) > 0
+
+
 def _progress(wanted: int, ready: int, counts: list[int]) -> str:
     """Return how far a rollout is, which is more than how many pods are ready: those may be of the old template."""
     existing, updated, _ = counts

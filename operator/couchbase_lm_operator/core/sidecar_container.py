@@ -88,6 +88,9 @@ def _adapter(inputs: PodInputs) -> dict[str, Any]:
         "shard_size_bytes": inputs.sizing.shard_bytes,
         "checksum": "xxh3",
         "require_checksum": True,
+        # LMCache's own port shows and takes more than others may see; an empty host is every address of the pod
+        "metrics_host": "",
+        "metrics_port": names.ADAPTER_METRICS_PORT,
         # pods load the model while the bucket is still being made
         "startup": "degraded",
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.conditions import Condition, ConditionStatus, ConditionType, find, merged
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import bucket_record, facts
+from couchbase_lm_operator.core import bucket_record, facts, sizing_verdict
 from couchbase_lm_operator.core.observed import ModelConfig
 from couchbase_lm_operator.core.provisioning import Stage
 from couchbase_lm_operator.core.quantity import format_bytes
@@ -73,6 +73,10 @@ def _conditions(progress: Progress) -> list[Condition]:
     workload = progress.workload
     is_up = _TRUE if workload.is_available else _FALSE
     result.append(condition(ConditionType.WORKLOAD_AVAILABLE, is_up, workload.reason, workload.message))
+    predicted = progress.prediction
+    if predicted is not None:
+        verdict = sizing_verdict.verdict(progress.observation, progress.observed.readings, predicted)
+        result.append(condition(ConditionType.SIZING_VERIFIED, *verdict))
     if progress.is_suspended:
         message = "spec.suspend is true: nothing is changed until it is false."
         result.append(condition(ConditionType.SUSPENDED, _TRUE, Reason.SUSPENDED, message))
@@ -89,8 +93,10 @@ def _conditions(progress: Progress) -> list[Condition]:
 
 
 def _carried(progress: Progress, said: set[ConditionType]) -> list[Condition]:
-    """Return the earlier findings about Couchbase that this pass could not look at again."""
+    """Return the earlier findings that this pass could not look at again."""
     kept: tuple[ConditionType, ...] = (ConditionType.CACHE_HEALTHY,) if _may_tell_cache(progress) else ()
+    if progress.pin is None:
+        kept += (ConditionType.SIZING_VERIFIED,)
     if progress.provisioned is None:
         kept += (ConditionType.BELOW_WORKING_SET, *(each[1] for each in _STAGES))
     elif progress.provisioned.facts.size is None:
@@ -205,6 +211,8 @@ def _blocks(progress: Progress, previous: dict[str, Any]) -> dict[str, Any]:
             blocks["capacity"] |= contexts
     if plan is not None:
         blocks["couchbase"] = _couchbase_block(progress, blocks["couchbase"], provisioned)
+    seen = sizing_verdict.to_status(progress.observation)
+    blocks["observation"] = seen if pin is not None else previous.get("observation") or {}
     blocks["workload"] = _workload_block(progress, previous.get("workload") or {})
     told = previous.get("warnings") if plan is None else [each.to_dict() for each in plan.warnings]
     blocks["warnings"] = told or []

@@ -33,6 +33,8 @@ class Pod:
     sidecar: Container
     engine: Container
     engine_port: int
+    metrics_port_name: str
+    metrics_port: int
     volumes: tuple[Part, ...]
     run_as_user: int
     fs_group: int

@@ -83,9 +83,9 @@ class Manager:
         """Empty L1."""
         self.storage.clear(force=True)
 
-    def ask(self, keys: list[ObjectKey]) -> Any:
+    def ask(self, keys: list[ObjectKey], layout: MemoryLayoutDesc = LAYOUT) -> Any:
         """Submit a request's lookup; ``keys`` are new objects, as every request has its own."""
-        row = GroupedObjectKeys(keys, 0, LAYOUT)
+        row = GroupedObjectKeys(keys, 0, layout)
         return self.storage.submit_prefetch_task(PrefetchTaskSpec([row]))
 
     def answer(self, handle: Any, timeout_seconds: float = 30) -> PrefetchResult:

@@ -32,6 +32,7 @@ from couchbase_lm_cache.memory import guard
 from couchbase_lm_cache.metered_transport import MeteredTransport
 from couchbase_lm_cache.metrics import AdapterMetrics
 from couchbase_lm_cache.metrics_port import MetricsPort
+from couchbase_lm_cache.observation import ObjectKind, Observation
 from couchbase_lm_cache.removal import remove_objects
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig, describe_settings
 from couchbase_lm_cache.stored_sizes import StoredSizes
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from lmcache.v1.memory_management import MemoryObj
 
     from couchbase_lm_cache.credentials import Credentials
+    from couchbase_lm_cache.memory import GuardedMemory
     from couchbase_lm_cache.transport import Transport
 
 # The logger of the whole package: LMCache gives it its own format and level.
@@ -111,7 +113,8 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._connection = Connection(settings, CredentialSource(settings), self._open_transport)
         # Before anything else is started or registered: a port in use must leave nothing behind.
         self._metrics_port = MetricsPort(settings) if settings.metrics_port else None
-        self._metrics = AdapterMetrics(settings, self._connection.status)
+        self._observation = Observation()
+        self._metrics = AdapterMetrics(settings, self._connection.status, self._observation.objects)
         self._tallies = Tallies(self._metrics.count_event)
         self._refresher = ExpiryRefresher(settings, self._connection, self._tallies)
         self._watch = DeadlineWatch()
@@ -147,13 +150,15 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def submit_store_task(self, keys: list[ObjectKey], objects: list[MemoryObj]) -> int:
         """Store ``objects`` in the background; returns the task's id."""
+        memories = list(map(guard, objects))
         stores: list[ObjectStore | None] = [
-            None if memory is None else ObjectStore(self._key(key), memory.buffer, memory.layout)
-            for key, memory in zip(keys, map(guard, objects), strict=True)
+            None if memory is None else ObjectStore(self._key(key), memory.buffer, memory.layout.fingerprint)
+            for key, memory in zip(keys, memories, strict=True)
         ]
         possible = [store for store in stores if store is not None]
 
         def verdict() -> L2StoreResult:
+            self._observe(keys, memories, [store is not None and store.is_stored for store in stores])
             return self._conclude_store(keys, stores)
 
         buffers = [store.buffer for store in possible]
@@ -195,9 +200,10 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def submit_load_task(self, keys: list[ObjectKey], objects: list[MemoryObj]) -> int:
         """Fill ``objects`` in the background; returns the task's id."""
+        began, memories = time.monotonic(), list(map(guard, objects))
         loads: list[ObjectLoad | None] = [
-            None if memory is None else ObjectLoad(self._key(key), memory.buffer, memory.layout)
-            for key, memory in zip(keys, map(guard, objects), strict=True)
+            None if memory is None else ObjectLoad(self._key(key), memory.buffer, memory.layout.fingerprint)
+            for key, memory in zip(keys, memories, strict=True)
         ]
         possible = [load for load in loads if load is not None]
         leases = [
@@ -206,7 +212,11 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
         def verdict() -> Bitmap:
             self._leases.ended(leases)
-            return self._conclude_load(keys, loads)
+            loaded = [load is not None and load.is_loaded for load in loads]
+            self._observe(keys, memories, loaded)
+            if keys and all(loaded):
+                self._note_whole_load(sum(load.buffer.size_bytes for load in possible), time.monotonic() - began)
+            return self._conclude_load(keys, loaded)
 
         task = self._loads.open(self._settings.task_deadline_seconds, [load.buffer for load in possible], verdict)
         self._loader.start(task, possible)
@@ -254,6 +264,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
             "lookups_in_flight": len(self._lookups.running()),
             "loads_in_flight": len(self._loads.running()),
             "counts": self._tallies.snapshot(),
+            **self._observation.status(),
         }
 
     def close(self) -> None:
@@ -315,10 +326,25 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
             return L2StoreResult(success=False, bytes_transferred=0)
         return L2StoreResult(success=True, bytes_transferred=sum(store.sent_bytes for _, store in stored))
 
-    def _conclude_load(self, keys: Sequence[ObjectKey], loads: Sequence[ObjectLoad | None]) -> Bitmap:
-        loaded = [load is not None and load.is_loaded for load in loads]
+    def _conclude_load(self, keys: Sequence[ObjectKey], loaded: Sequence[bool]) -> Bitmap:
         self._tell(self._notify_keys_accessed, [key for key, is_loaded in zip(keys, loaded, strict=True) if is_loaded])
         return _bitmap(loaded)
+
+    def _observe(
+        self, keys: Sequence[ObjectKey], memories: Sequence[GuardedMemory | None], in_bucket: Sequence[bool]
+    ) -> None:
+        """Note what objects really are; those of one rank and group are alike, so one of them tells for all."""
+        kinds = {
+            ObjectKind(key.model_name, key.object_group_id, f"0x{key.kv_rank:08x}"): memory.layout
+            for key, memory, is_in in zip(keys, memories, in_bucket, strict=True)
+            if is_in and memory is not None
+        }
+        for kind, layout in kinds.items():
+            self._observation.saw(kind, layout)
+
+    def _note_whole_load(self, size_bytes: int, took_seconds: float) -> None:
+        self._observation.loaded(size_bytes, took_seconds)
+        self._metrics.loaded(size_bytes, took_seconds)
 
     def _tell_stored(self, keys: list[ObjectKey], sizes: list[int]) -> None:
         """Report new objects as stored and known ones as accessed, so that none is counted twice."""

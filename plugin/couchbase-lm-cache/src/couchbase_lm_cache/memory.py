@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from couchbase_lm_cache.buffers import GuardedBuffer
+from couchbase_lm_cache.observation import ObjectLayout
 from couchbase_lm_cache.sharding import layout_hash
 
 if TYPE_CHECKING:
+    import torch
     from lmcache.v1.memory_management import MemoryObj
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class GuardedMemory:
-    """The memory of one object, and the hash of its shapes and dtypes."""
+class GuardedMemory(NamedTuple):
+    """The memory of one object, and what its bytes are."""
 
     buffer: GuardedBuffer
-    layout: str
+    layout: ObjectLayout
 
 
 def guard(memory: MemoryObj) -> GuardedMemory | None:
@@ -34,6 +35,15 @@ def guard(memory: MemoryObj) -> GuardedMemory | None:
         )
         return None
     meta = memory.metadata
-    shapes = meta.shapes if meta.shapes is not None else [meta.shape]
-    dtypes = meta.dtypes if meta.dtypes is not None else [meta.dtype]
-    return GuardedMemory(GuardedBuffer(view), layout_hash(shapes, map(str, dtypes)))
+    shapes = (meta.shape,) if meta.shapes is None else tuple(meta.shapes)
+    dtypes = (meta.dtype,) if meta.dtypes is None else tuple(meta.dtypes)
+    buffer = GuardedBuffer(view)
+    return GuardedMemory(buffer, _layout(buffer.size_bytes, shapes, dtypes))
+
+
+# Of many objects, few layouts: working one out takes as long as loading 64 KiB.
+@functools.lru_cache(maxsize=1024)
+def _layout(size_bytes: int, shapes: tuple[torch.Size, ...], dtypes: tuple[torch.dtype, ...]) -> ObjectLayout:
+    plain_shapes = tuple(tuple(map(int, shape)) for shape in shapes)
+    names = tuple(map(str, dtypes))
+    return ObjectLayout(size_bytes, plain_shapes, names, layout_hash(plain_shapes, names))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client import REGISTRY, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -22,6 +22,7 @@ from couchbase_lm_cache.transport import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from couchbase_lm_cache.observation import ObjectKind, ObjectLayout
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
 OPERATIONS = ("read", "read_into", "write", "write_json", "exists", "age", "touch", "remove")
@@ -51,6 +52,13 @@ _RETRIES = Counter(
     "Steps of stores that Couchbase put off or did not answer; repeated until the store's deadline",
     _PLACE,
 )
+_LOADS = Histogram(
+    f"{_PREFIX}_load_seconds",
+    "Duration of loads all of whose objects arrived, each for one request of an engine",
+    _PLACE,
+    buckets=_LATENCY_BUCKETS_SECONDS,
+)
+_LOADED_BYTES = Counter(f"{_PREFIX}_loaded_bytes", "Bytes of objects that came with such loads", _PLACE)
 _OBJECTS = Counter(f"{_PREFIX}_objects", "What became of objects (chunks), by event", (*_PLACE, "event"))
 
 
@@ -73,20 +81,28 @@ class AdapterMetrics:
     Args:
         settings: tell the place.
         status: returns the connection's last known state at once (see ``Connection.status``).
+        objects: returns the objects that were seen (see ``Observation.objects``).
     """
 
-    def __init__(self, settings: CouchbaseLMCacheConfig, status: Callable[[], Mapping[str, object]]) -> None:
+    def __init__(
+        self,
+        settings: CouchbaseLMCacheConfig,
+        status: Callable[[], Mapping[str, object]],
+        objects: Callable[[], Mapping[ObjectKind, ObjectLayout]],
+    ) -> None:
         self._place = Place.of(settings)
         self._labels = (self._place.bucket, self._place.collection)
-        self._status = status
+        self._source = _Source(status, objects)
         self._bytes_in = _BYTES_IN.labels(*self._labels)
         self._bytes_out = _BYTES_OUT.labels(*self._labels)
         self._retries = _RETRIES.labels(*self._labels)
+        self._loads = _LOADS.labels(*self._labels)
+        self._loaded_bytes = _LOADED_BYTES.labels(*self._labels)
         for operation in OPERATIONS:
             for outcome in _PREPARED:
                 _OPERATIONS.labels(*self._labels, operation, outcome.value)
         self._latency = {name: _LATENCY.labels(*self._labels, name) for name in OPERATIONS}
-        _STATES.add(self._place, status)
+        _STATES.add(self._place, self._source)
 
     def called(self, operation: str, outcomes: Sequence[Outcome], took_seconds: float) -> None:
         """Record one call of a transport."""
@@ -102,6 +118,11 @@ class AdapterMetrics:
         """Count bytes that Couchbase has taken."""
         self._bytes_out.inc(size_bytes)
 
+    def loaded(self, size_bytes: int, took_seconds: float) -> None:
+        """Record a load all of whose objects arrived."""
+        self._loads.observe(took_seconds)
+        self._loaded_bytes.inc(size_bytes)
+
     def count_event(self, name: str, amount: int) -> None:
         """Count what became of objects, by the names of the status report; bytes have metrics of their own."""
         if name == "store_retries":
@@ -111,7 +132,14 @@ class AdapterMetrics:
 
     def close(self) -> None:
         """Take this adapter's state out of the metrics; its counts stay. Idempotent."""
-        _STATES.remove(self._place, self._status)
+        _STATES.remove(self._place, self._source)
+
+
+class _Source(NamedTuple):
+    """Where to ask one adapter."""
+
+    status: Callable[[], Mapping[str, object]]
+    objects: Callable[[], Mapping[ObjectKind, ObjectLayout]]
 
 
 class _States(Collector):
@@ -119,15 +147,15 @@ class _States(Collector):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._adapters: list[tuple[Place, Callable[[], Mapping[str, object]]]] = []
+        self._adapters: list[tuple[Place, _Source]] = []
 
-    def add(self, place: Place, status: Callable[[], Mapping[str, object]]) -> None:
+    def add(self, place: Place, source: _Source) -> None:
         with self._lock:
-            self._adapters.append((place, status))
+            self._adapters.append((place, source))
 
-    def remove(self, place: Place, status: Callable[[], Mapping[str, object]]) -> None:
+    def remove(self, place: Place, source: _Source) -> None:
         with self._lock:
-            self._adapters = [entry for entry in self._adapters if entry != (place, status)]
+            self._adapters = [entry for entry in self._adapters if entry != (place, source)]
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return self._families().values()
@@ -137,8 +165,15 @@ class _States(Collector):
             adapters = list(self._adapters)
         families = self._families()
         by_place: dict[Place, list[Mapping[str, object]]] = {}
-        for place, status in adapters:
-            by_place.setdefault(place, []).append(status())
+        # Adapters of one place may see the same objects, and a series must not appear twice.
+        sizes: dict[tuple[str, ...], int] = {}
+        for place, source in adapters:
+            by_place.setdefault(place, []).append(source.status())
+            for kind, layout in source.objects().items():
+                of_kind = (kind.model_name, str(kind.object_group), kind.kv_rank, layout.fingerprint)
+                sizes[(place.bucket, place.collection, *of_kind)] = layout.size_bytes
+        for size_labels, size_bytes in sizes.items():
+            families["objects"].add_metric(size_labels, size_bytes)
         for place, found in by_place.items():
             labels = (place.bucket, place.collection)
             families["healthy"].add_metric(labels, all(one["is_healthy"] for one in found))
@@ -167,6 +202,11 @@ class _States(Collector):
                 f"{_PREFIX}_transport_info",
                 "Number of adapters by transport, and why it is not the one wished for",
                 labels=(*_PLACE, "transport", "notice"),
+            ),
+            "objects": GaugeMetricFamily(
+                f"{_PREFIX}_object_bytes",
+                "Size of the object (chunk) stored or loaded last, by the group and rank that it is of",
+                labels=(*_PLACE, "model_name", "object_group", "kv_rank", "layout"),
             ),
         }
 

@@ -1,4 +1,4 @@
-"""An HTTP port that serves ``/metrics`` and nothing else.
+"""An HTTP port that serves ``/metrics`` and nothing else; ``?name[]=`` picks series, as in prometheus_client.
 
 LMCache's own port also shows its configuration and environment and takes commands, without a login. This
 one can be opened to a monitoring system instead.
@@ -6,10 +6,13 @@ one can be opened to a monitoring system instead.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
@@ -54,9 +57,24 @@ class MetricsPort:
 
 
 class _Server(ThreadingHTTPServer):
+    """Listens on one address; on all of them, of IPv6 too where there is any, when the host is empty."""
+
     daemon_threads = True
     # A client that does not end its request must not keep the adapter from closing.
     block_on_close = False
+
+    def __init__(self, place: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        is_everywhere = not place[0] and socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if is_everywhere or ":" in place[0] else socket.AF_INET
+        super().__init__(place, handler)
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            with contextlib.suppress(OSError):  # an address of IPv6 alone is bound all the same
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Not HTTPServer's, which asks the name server for a name that nobody needs and waits for the answer.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -65,10 +83,12 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        if urlsplit(self.path).path != "/metrics":
+        target = urlsplit(self.path)
+        if target.path != "/metrics":
             self.send_error(404)
             return
-        body = generate_latest(REGISTRY)
+        names = parse_qs(target.query).get("name[]")
+        body = generate_latest(REGISTRY.restricted_registry(names) if names else REGISTRY)
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE_LATEST)
         self.send_header("Content-Length", str(len(body)))

@@ -96,7 +96,9 @@ class CouchbaseLMCacheConfig:
     )
     require_checksum: bool = _setting(False, "treat objects that were stored without checksums as misses")
     metrics_port: int = _setting(0, "port that serves `/metrics` alone; 0 opens none")
-    metrics_host: str = _setting("127.0.0.1", "address that the metrics port listens on")
+    metrics_host: str = _setting(
+        "127.0.0.1", "address that the metrics port listens on; empty for all addresses, IPv4 and IPv6"
+    )
     startup: str = _setting(
         "strict",
         "`strict`: the start fails when Couchbase cannot be used within `connect_timeout_seconds`. `degraded`: it "

@@ -20,6 +20,7 @@ class HostCpuDeviceOps(DeviceOps):  # type: ignore[misc]  # LMCache is not typed
     """Operations on tensors in host memory."""
 
     device_type: ClassVar[str] = "cpu"
+    _native_bound: bool
 
     def ensure_native(self) -> None:
         """Bind the native operations; LMCache calls this once, when it creates the object.
