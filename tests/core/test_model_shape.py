@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.layer_cache import Heads
 from couchbase_lm_operator.core.model_shape import SUPPORTED_MODEL_TYPES, overridden_shape, read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 from tests.core.planning import QWEN3_8B
@@ -20,6 +21,12 @@ def refusal(config: dict[str, Any]) -> tuple[str, str]:
     verdict = caught.value.verdict
     assert verdict.message.startswith(WHERE)
     return verdict.reason, verdict.message
+
+
+def caches(config: dict[str, Any]) -> list[Heads]:
+    found = [cache for layer in read_shape(config, WHERE).layers for cache in layer]
+    assert all(isinstance(cache, Heads) for cache in found)
+    return [cache for cache in found if isinstance(cache, Heads)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ def test_a_long_value_is_not_repeated_in_full() -> None:
     ],
 )
 def test_kv_heads_are_read_as_vllm_does(config: dict[str, Any], kv_heads: int) -> None:
-    assert read_shape({**QWEN3_8B, **config}, WHERE).kv_heads == kv_heads
+    assert {cache.kv_heads for cache in caches({**QWEN3_8B, **config})} == {kv_heads}
 
 
 @pytest.mark.parametrize(
@@ -112,21 +119,28 @@ def test_kv_heads_are_read_as_vllm_does(config: dict[str, Any], kv_heads: int) -
     ],
 )
 def test_sliding_windows_count_only_where_all_layers_slide(config: dict[str, Any], window: int | None) -> None:
-    assert read_shape({**QWEN3_8B, **config}, WHERE).window_tokens == window
+    assert {cache.window_tokens for cache in caches({**QWEN3_8B, **config})} == {window}
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "named"),
     [
-        {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 18},
-        {"layer_types": ["full_attention", "sliding_attention"]},
-        {"layer_types": ["linear_attention"]},
-        {"layer_types": "full_attention"},
-        {"layer_types": [1, 2]},
+        ({"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 18}, "max_window_layers 18"),
+        ({"layer_types": ["linear_attention"] * 36}, "linear_attention"),
+        ({"model_type": "llama", "layer_types": ["sliding_attention"] * 36}, "sliding_attention"),
     ],
 )
-def test_mixed_layers_are_refused(config: dict[str, Any]) -> None:
-    assert refusal({**QWEN3_8B, **config})[0] == Reason.MODEL_NOT_SUPPORTED
+def test_layers_that_a_type_never_had_are_refused(config: dict[str, Any], named: str) -> None:
+    reason, message = refusal({**QWEN3_8B, **config})
+    assert reason == Reason.MODEL_NOT_SUPPORTED
+    assert named in message
+
+
+@pytest.mark.parametrize("kinds", [["full_attention"], "full_attention", [1] * 36])
+def test_a_list_that_does_not_name_every_layer_is_refused(kinds: object) -> None:
+    reason, message = refusal({**QWEN3_8B, "layer_types": kinds})
+    assert reason == Reason.MODEL_CONFIG_INVALID
+    assert "layer_types" in message
 
 
 @pytest.mark.parametrize(

@@ -212,25 +212,25 @@ def test_the_cap_of_l1_is_told() -> None:
 
 def test_a_float32_checkpoint_is_run_and_sized_as_bfloat16() -> None:
     plan = plan_of(spec_of(), {**QWEN3_8B, "torch_dtype": "float32"})
-    assert (plan.values.dtype, plan.sizing.kv_bytes_per_token) == ("bfloat16", 147_456)
+    assert (plan.values.dtype, plan.sizing.attention_bytes_per_token) == ("bfloat16", 147_456)
 
 
 def test_the_checkpoints_8_bit_cache_is_pinned() -> None:
     content = {**QWEN3_8B, "quantization_config": {"kv_cache_quant_algo": "FP8"}}
     plan = plan_of(spec_of(), content)
-    assert (plan.values.kv_cache_dtype, plan.sizing.kv_bytes_per_token) == ("fp8", 73_728)
+    assert (plan.values.kv_cache_dtype, plan.sizing.attention_bytes_per_token) == ("fp8", 73_728)
 
 
 def test_with_an_override_vllm_chooses_its_block_and_we_believe_the_numbers() -> None:
     spec = spec_of(model={"override": {"kvBytesPerToken": 8064, "blockSize": 1024}})
     plan = plan_of(spec, {"model_type": "kimi_linear", "max_position_embeddings": 100_000})
     assert plan.values.block_flag_tokens is None
-    assert (plan.sizing.chunk_size_tokens % 1024, plan.sizing.kv_bytes_per_token) == (0, 8064)
+    assert (plan.sizing.chunk_size_tokens % 1024, plan.sizing.attention_bytes_per_token) == (0, 8064)
     assert plan.sizing.evidence == "override"
 
 
 def test_the_demo_model_fits_the_smallest_l1() -> None:
     plan = plan_of(spec_of(accelerator={"vendor": "CPU"}), SMOLLM2)
     sizing = plan.sizing
-    assert (sizing.kv_bytes_per_token, sizing.chunk_size_tokens, sizing.documents_per_chunk) == (23_040, 256, 7)
+    assert (sizing.attention_bytes_per_token, sizing.chunk_size_tokens, sizing.documents_per_chunk) == (23_040, 256, 7)
     assert (sizing.l1_bytes, sizing.shared_memory_bytes) == (1 << 30, 5 << 29)

@@ -10,44 +10,36 @@ from hypothesis import strategies as st
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import chunking, sizing
-from couchbase_lm_operator.core.model_shape import read_shape
+from couchbase_lm_operator.core.kv_layout import EngineLayout, layout
+from couchbase_lm_operator.core.memory_sizing import L1_WATERMARK_PERCENT
+from couchbase_lm_operator.core.model_shape import overridden_shape, read_shape
 from couchbase_lm_operator.core.quantity import GIB, MIB
 from couchbase_lm_operator.core.refusal import RefusedError
 from tests.core.planning import QWEN3_8B
 from tests.core.sizing_truth import REGISTERED, STORED, Registered, Stored
 
 
-def size_of(config: dict[str, Any], **changes: Any) -> sizing.Sizing:
+def size_of(config: dict[str, Any], engine: dict[str, Any] | None = None, **changes: Any) -> sizing.Sizing:
+    """Size a bfloat16 model on CUDA; ``engine`` are its flags, L1 is large unless a test says otherwise."""
     shape = read_shape({"torch_dtype": "bfloat16", **config}, "config.json")
-    inputs: dict[str, Any] = {
-        "tensor_parallel_size": 1,
-        "pipeline_parallel_size": 1,
-        "element_type": "bfloat16",
-        "block_tokens": 16,
-        "max_context_tokens": shape.max_model_len,
-        "context_tokens": None,
-        "contexts": 100,
-        "chunk_tokens": None,
-        "shard_bytes": None,
-        "l1_bytes": 1 << 50,
-        "max_l1_bytes": 1 << 50,
-        "is_whole_chunk_stored": False,
-    }
-    return sizing.size(shape, sizing.SizingInputs(**{**inputs, **changes}))
+    inputs: dict[str, Any] = {"l1_bytes": 1 << 50, "max_l1_bytes": 1 << 50, **changes}
+    return sizing.size(shape, sizing.SizingInputs(engine=EngineLayout(**(engine or {})), **inputs))
 
 
 @pytest.mark.parametrize("row", STORED, ids=lambda row: row.case)
 def test_objects_have_the_size_that_a_real_engine_stored(row: Stored) -> None:
     sized = size_of(
         row.config,
+        {
+            "platform": "cpu",
+            "block_size": row.block_tokens,
+            "tensor_parallel_size": row.tensor_parallel_size,
+            "pipeline_parallel_size": row.pipeline_parallel_size,
+        },
         chunk_tokens=row.chunk_tokens,
-        block_tokens=row.block_tokens,
         context_tokens=row.prompt_tokens,
-        tensor_parallel_size=row.tensor_parallel_size,
-        pipeline_parallel_size=row.pipeline_parallel_size,
-        is_whole_chunk_stored=True,
     )
-    assert set(row.object_bytes) == {sized.object_bytes}
+    assert set(row.object_bytes) == set(sized.object_bytes)
     assert sized.chunks_per_context == row.object_count
 
 
@@ -55,12 +47,15 @@ def test_objects_have_the_size_that_a_real_engine_stored(row: Stored) -> None:
 def test_public_models_have_the_size_that_vllm_registers(row: Registered) -> None:
     sized = size_of(
         row.config,
+        {
+            "block_size": row.block_tokens,
+            "tensor_parallel_size": row.tensor_parallel_size,
+            "kv_cache_dtype": row.kv_cache_dtype or "auto",
+        },
         chunk_tokens=row.chunk_tokens,
-        block_tokens=row.block_tokens,
-        tensor_parallel_size=row.tensor_parallel_size,
-        element_type=row.kv_cache_dtype or "bfloat16",
     )
-    assert (sized.kv_bytes_per_token_rank, sized.object_bytes) == (row.bytes_per_token_rank, row.object_bytes)
+    assert sized.attention_bytes_per_token_per_rank == row.bytes_per_token_rank
+    assert sized.object_bytes == (row.object_bytes,)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +64,7 @@ def test_public_models_have_the_size_that_vllm_registers(row: Registered) -> Non
 )
 def test_a_chunk_that_the_engine_refuses_is_refused_before_it_starts(chunk: int, block: int) -> None:
     with pytest.raises(RefusedError) as caught:
-        size_of(QWEN3_8B, chunk_tokens=chunk, block_tokens=block)
+        size_of(QWEN3_8B, {"block_size": block}, chunk_tokens=chunk)
     assert caught.value.verdict.reason == Reason.CHUNK_SIZE_INVALID
     assert f"spec.cache.chunkSize {chunk}" in caught.value.verdict.message
 
@@ -80,7 +75,7 @@ def test_a_chunk_that_the_engine_refuses_is_refused_before_it_starts(chunk: int,
 )
 def test_worked_example_of_qwen3_8b(context: int, documents_per_context: int, l1_gib: int) -> None:
     sized = size_of(QWEN3_8B, context_tokens=context, max_context_tokens=context, l1_bytes=None)
-    assert (sized.chunk_size_tokens, sized.object_bytes) == (256, 36 * MIB)
+    assert (sized.chunk_size_tokens, sized.object_bytes) == (256, (36 * MIB,))
     assert sized.documents_per_chunk == 37
     assert sized.chunks_per_context * sized.documents_per_chunk == documents_per_context
     assert sized.l1_bytes == l1_gib * GIB
@@ -100,34 +95,34 @@ def test_worked_examples_of_other_models(
 ) -> None:
     config = next(row.config for row in REGISTERED if row.model == case)
     sized = size_of(
-        config, tensor_parallel_size=tensor, context_tokens=context, max_context_tokens=context, l1_bytes=None
+        config, {"tensor_parallel_size": tensor}, context_tokens=context, max_context_tokens=context, l1_bytes=None
     )
     assert (sized.documents_per_chunk, sized.l1_bytes) == (documents_per_chunk, l1_gib * GIB)
 
 
 def test_fewer_kv_heads_than_ranks_are_kept_once_per_rank() -> None:
     config = {**QWEN3_8B, "num_key_value_heads": 4}
-    sized = size_of(config, tensor_parallel_size=8)
-    assert sized.kv_bytes_per_token == 2 * size_of(config).kv_bytes_per_token
+    sized = size_of(config, {"tensor_parallel_size": 8})
+    assert sized.attention_bytes_per_token == 2 * size_of(config).attention_bytes_per_token
 
 
 def test_layers_that_do_not_divide_go_to_the_later_ranks_but_the_last() -> None:
-    sized = size_of({**QWEN3_8B, "num_hidden_layers": 10}, pipeline_parallel_size=4)
-    assert sized.kv_bytes_per_token_rank == 3 * 4096
-    assert sized.kv_bytes_per_token == 10 * 4096
+    sized = size_of({**QWEN3_8B, "num_hidden_layers": 10}, {"pipeline_parallel_size": 4})
+    assert sized.attention_bytes_per_token_per_rank == 3 * 4096
+    assert sized.attention_bytes_per_token == 10 * 4096
 
 
 @pytest.mark.parametrize(("tensor", "pipeline"), [(3, 1), (5, 1), (1, 64)])
 def test_parallelism_that_does_not_fit_is_refused(tensor: int, pipeline: int) -> None:
     with pytest.raises(RefusedError, match=r"spec\.engine\.\w+ParallelSize"):
-        size_of(QWEN3_8B, tensor_parallel_size=tensor, pipeline_parallel_size=pipeline)
+        size_of(QWEN3_8B, {"tensor_parallel_size": tensor, "pipeline_parallel_size": pipeline})
 
 
 def test_on_cuda_a_window_smaller_than_the_chunk_stores_only_the_window() -> None:
     config = {**QWEN3_8B, "model_type": "mistral", "sliding_window": 128}
     assert size_of(config, chunk_tokens=256).object_bytes == size_of(config, chunk_tokens=128).object_bytes
-    whole = size_of(config, chunk_tokens=256, is_whole_chunk_stored=True)
-    assert whole.object_bytes == 2 * size_of(config, chunk_tokens=128).object_bytes
+    whole = size_of(config, {"platform": "cpu"}, chunk_tokens=256)
+    assert whole.object_bytes[0] == 2 * size_of(config, chunk_tokens=128).object_bytes[0]
 
 
 def test_a_window_that_is_no_multiple_of_the_block_shrinks_the_chunk_below_it() -> None:
@@ -141,8 +136,8 @@ def test_a_capped_l1_says_how_long_a_context_may_be() -> None:
     sized = size_of(QWEN3_8B, l1_bytes=None, max_l1_bytes=8 * GIB)
     assert sized.l1_bytes == 8 * GIB < sized.l1_wanted_bytes
     assert 0 < sized.longest_cacheable_tokens < sized.max_context_tokens
-    needed = sized.longest_cacheable_tokens * sized.kv_bytes_per_token
-    assert needed * 100 // (100 - sizing.L1_WATERMARK_PERCENT) <= sized.l1_bytes
+    needed = sized.longest_cacheable_tokens * sized.attention_bytes_per_token
+    assert needed * 100 // (100 - L1_WATERMARK_PERCENT) <= sized.l1_bytes
 
 
 def test_an_l1_that_holds_no_chunk_is_refused_with_the_size_it_needs() -> None:
@@ -151,7 +146,7 @@ def test_an_l1_that_holds_no_chunk_is_refused_with_the_size_it_needs() -> None:
 
 
 def test_shared_memory_holds_the_segment_of_a_crashed_server_too() -> None:
-    assert size_of(QWEN3_8B, l1_bytes=8 * GIB, tensor_parallel_size=2).shared_memory_bytes == 17 * GIB
+    assert size_of(QWEN3_8B, {"tensor_parallel_size": 2}, l1_bytes=8 * GIB).shared_memory_bytes == 17 * GIB
 
 
 @given(
@@ -162,7 +157,10 @@ def test_shared_memory_holds_the_segment_of_a_crashed_server_too() -> None:
 def test_any_chosen_chunk_is_a_multiple_of_the_block_and_not_absurd(
     block: int, bytes_per_token: int, context: int
 ) -> None:
-    chunk = chunking.choose_chunk_tokens(block, bytes_per_token, context)
+    shape = overridden_shape({"model_type": "new", "max_position_embeddings": context}, bytes_per_token, "config.json")
+    choice = chunking.choose_chunk(layout(shape, EngineLayout(block_size=block)), context)
+    chunk = choice.tokens
+    assert choice.reason.endswith(".")
     assert chunk % block == 0
     assert chunk >= min(64, block)
     if chunk > 512:

@@ -59,7 +59,7 @@ def read_shape(config: Config, where: str) -> ModelShape:
         RefusedError: unknown ``model_type``, a known one in an unknown shape, or a field that is missing, of
             the wrong kind or absurd.
     """
-    text, text_where = _text_config(config, where)
+    text, text_where = text_config(config), _text_where(config, where)
     model_type = _model_type(text, text_where)
     family = FAMILIES.get(model_type)
     fields = ConfigFields(text, text_where)
@@ -85,13 +85,20 @@ def read_shape(config: Config, where: str) -> ModelShape:
     )
 
 
+def text_config(config: Config) -> Config:
+    """Return the configuration of the language model inside one of several kinds of input, or the whole."""
+    field = _text_field(config)
+    text: Config = config[field] if field else config
+    return text
+
+
 def overridden_shape(config: Config, bytes_per_token: int, where: str) -> ModelShape:
     """Return the shape of a model whose numbers a person gave; only length and type are read.
 
     Raises:
         RefusedError: ``max_position_embeddings`` is missing or absurd.
     """
-    text, text_where = _text_config(config, where)
+    text, text_where = text_config(config), _text_where(config, where)
     return ModelShape(
         model_type=_model_type(config, where),
         architecture=_architecture(config),
@@ -108,12 +115,12 @@ def overridden_shape(config: Config, bytes_per_token: int, where: str) -> ModelS
     )
 
 
-def _text_config(config: Config, where: str) -> tuple[Config, str]:
-    """Return the configuration of the language model inside a model of several kinds of input."""
-    for name in _TEXT_FIELDS:
-        if isinstance(config.get(name), dict):
-            return config[name], f"{where}, {name}"
-    return config, where
+def _text_field(config: Config) -> str:
+    return next((name for name in _TEXT_FIELDS if isinstance(config.get(name), dict)), "")
+
+
+def _text_where(config: Config, where: str) -> str:
+    return f"{where}, {_text_field(config)}" if _text_field(config) else where
 
 
 def _model_type(config: Config, where: str) -> str:

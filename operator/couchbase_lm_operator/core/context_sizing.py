@@ -1,0 +1,85 @@
+"""What a context costs: stored in the bucket, loaded by one request, in objects and in documents. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.core import chunking
+from couchbase_lm_operator.core.memory_sizing import DEFAULT_BATCHED_TOKENS
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.core.kv_layout import KvLayout
+    from couchbase_lm_operator.core.layout_groups import ObjectGroup
+
+
+@dataclass(frozen=True)
+class ContextBytes:
+    """Counts bytes and documents of contexts of any length, over all ranks, for one chunk size."""
+
+    layout: KvLayout
+    chunk_tokens: int
+    shard_bytes: int
+
+    @property
+    def batched_tokens(self) -> int:
+        """Return the tokens of one step of the engine."""
+        return self.layout.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Return one chunk with all its objects."""
+        return sum(group.object_bytes(self.chunk_tokens) for group in self._groups())
+
+    @property
+    def documents_per_chunk(self) -> int:
+        """Return the documents of a chunk that has all its objects."""
+        return sum(self._documents(group) for group in self._groups())
+
+    @property
+    def objects_per_chunk(self) -> int:
+        """Return the keys that are looked up for each chunk."""
+        return len(self._groups())
+
+    def chunks(self, tokens: int) -> int:
+        """Return the full chunks of a context; only those are cached."""
+        return tokens // self.chunk_tokens
+
+    def stored_bytes(self, tokens: int) -> int:
+        """Return what a context takes in the bucket, one copy."""
+        return sum(self._stored(group, tokens) * group.object_bytes(self.chunk_tokens) for group in self._groups())
+
+    def stored_documents(self, tokens: int) -> int:
+        """Return the documents of a context in the bucket, one copy."""
+        return sum(self._stored(group, tokens) * self._documents(group) for group in self._groups())
+
+    def loaded_bytes(self, tokens: int) -> int:
+        """Return what a request with such a prefix loads: all of full attention, only the end of the rest."""
+        chunks = self.chunks(tokens)
+        return sum(
+            (chunks if group.window_chunks is None else min(chunks, group.window_chunks))
+            * group.object_bytes(self.chunk_tokens)
+            for group in self._groups()
+        )
+
+    def needed_bytes(self, tokens: int) -> int:
+        """Return what must fit into L1 at once to load such a context, or to store one step of it."""
+        return max(self.loaded_bytes(tokens), self.stored_bytes(min(tokens, self.batched_tokens)))
+
+    def _groups(self) -> tuple[ObjectGroup, ...]:
+        """Return the object groups of all ranks."""
+        return tuple(
+            group
+            for groups in self.layout.stage_groups(self.chunk_tokens)
+            for group in groups * self.layout.copies_per_stage
+        )
+
+    def _stored(self, group: ObjectGroup, tokens: int) -> int:
+        """Return the objects of a group: a snapshot is there only for the chunks that end a step of the engine."""
+        chunks, block = self.chunks(tokens), self.layout.block_tokens
+        if group.kind != "recurrent" or self.batched_tokens < 2 * block:
+            return chunks
+        return min(chunks, -(-tokens // (self.batched_tokens // block * block)))
+
+    def _documents(self, group: ObjectGroup) -> int:
+        return chunking.documents_of(group.object_bytes(self.chunk_tokens), self.shard_bytes)
