@@ -121,6 +121,18 @@ def test_the_port_serves_metrics_alone(open_adapter: OpenAdapter) -> None:
         get(port, "/metrics")
 
 
+def test_the_port_listens_everywhere_and_gives_the_series_that_are_asked_for(open_adapter: OpenAdapter) -> None:
+    port = free_port()
+    open_adapter(metrics_port=port, metrics_host="")
+    query = "name[]=couchbase_lm_cache_healthy&name[]=couchbase_lm_cache_load_seconds_count"
+    _, text = get(port, f"/metrics?{query}")
+    names = {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
+    assert names == {"couchbase_lm_cache_healthy", "couchbase_lm_cache_load_seconds_count"}
+    if socket.has_dualstack_ipv6():
+        with urllib.request.urlopen(f"http://[::1]:{port}/metrics?{query}", timeout=5) as response:
+            assert response.status == 200
+
+
 def test_a_port_in_use_is_refused_by_name_and_leaves_nothing_behind(place: Place, open_adapter: OpenAdapter) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

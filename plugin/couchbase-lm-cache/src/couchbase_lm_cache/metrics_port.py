@@ -74,7 +74,7 @@ class _Server(ThreadingHTTPServer):
                 self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # Not HTTPServer's, which asks the name server for a name that nobody needs and waits for the answer.
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
 class _Handler(BaseHTTPRequestHandler):
