@@ -14,6 +14,7 @@ from couchbase_lm_operator.cli.model_config import config_from_file, config_from
 from couchbase_lm_operator.cli.option_names import in_words_of_options
 from couchbase_lm_operator.cli.output import dumped, output_option
 from couchbase_lm_operator.core import estimate
+from couchbase_lm_operator.core.compat import compat
 from couchbase_lm_operator.core.kv_layout import EngineLayout
 from couchbase_lm_operator.core.refusal import RefusedError
 
@@ -68,15 +69,13 @@ class _Rate(click.FloatRange):
 @click.option("--bucket-replicas", type=click.IntRange(0, 3), default=0, show_default=True, help="Of the bucket.")
 @click.option("--data-nodes", type=click.IntRange(1, 1000), help="Of Couchbase; default one more than the replicas.")
 @click.option("--load-gigabytes-per-second", type=_Rate(), help="Speed of loads, all ranks of a pod. [default: 2]")
-@click.option(
-    "--prefill-teraflops", type=_Rate(), help="Speed of one rank. [default: 150 on cuda (an A100), 1 on cpu]"
-)
+@click.option("--prefill-teraflops", type=_Rate(), help="Speed of one rank. [default: 150 on cuda (an A100), 1 on cpu]")
 @output_option
 def size_command(config_path: str | None, model_id: str | None, revision: str | None, **options: Any) -> None:
     """Size the KV cache of a model: bytes, chunks, documents, L1, bucket, and whether it pays off."""
     config = _config(config_path, model_id, revision)
     try:
-        found = estimate.estimate(config.content, config.source, _question(options))
+        found = estimate.estimate(config.content, config.source, _question(options), _versions())
     except RefusedError as error:
         told = f"{error.verdict.reason}: {in_words_of_options(error.verdict.message)}"
         failure = BadInputError if error.verdict.reason in _BAD_INPUT else RefusedInputError
@@ -94,6 +93,11 @@ def _config(path: str | None, model_id: str | None, revision: str | None) -> Mod
         raise BadInputError("--revision is for --model: a file has no revision.")
     assert path is not None  # noqa: S101 - one of the two is given
     return config_from_file(path)
+
+
+def _versions() -> dict[str, str]:
+    tested = compat()["versions"]
+    return {name: str(tested[name]) for name in ("vllm", "lmcache")}
 
 
 def _question(options: dict[str, Any]) -> estimate.Question:
