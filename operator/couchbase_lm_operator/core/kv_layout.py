@@ -26,6 +26,8 @@ class EngineLayout:
     one; with numbers that a person gave, ``block_size`` is required. ``separate_object_groups`` None means
     worked out: needed with recurrent states, chosen with sliding windows. ``hybrid_kv_cache`` False is
     ``--disable-hybrid-kv-cache-manager``. ``num_speculative_layers`` 0 takes the checkpoint's own.
+    ``is_whole_chunk_stored`` None is what LMCache's own transfer does: windows are cut on CUDA only;
+    engine-driven transfer never cuts.
     """
 
     platform: str = CUDA
@@ -43,6 +45,7 @@ class EngineLayout:
     mamba_ssm_cache_dtype: str | None = None
     mamba_cache_dtype: str | None = None
     max_num_batched_tokens: int | None = None
+    is_whole_chunk_stored: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ class _Sizes:
         self._engine = engine
         self._dtype = element_types.resolved_dtype(engine.dtype, shape.dtype)
         self.kv_dtype = element_types.resolved_kv_dtype(engine.kv_cache_dtype, shape.kv_dtype, self._dtype)
+        whole = engine.is_whole_chunk_stored
+        self._is_whole_chunk_stored = engine.platform == engine_block.CPU if whole is None else whole
         self._is_sparse = any(isinstance(cache, Latent) and cache.is_sparse for cache in caches)
         self.bytes = {cache: self._bytes_of(cache) for cache in caches}
         self.blocks = self._blocks(shape, caches)
@@ -148,7 +150,7 @@ class _Sizes:
             window_tokens=cache.window_tokens if isinstance(cache, Heads) else None,
             block_tokens=block,
             context_parallel=self._engine.decode_context_parallel_size,
-            is_whole_chunk_stored=self._engine.platform == engine_block.CPU,
+            is_whole_chunk_stored=self._is_whole_chunk_stored,
         )
 
 
