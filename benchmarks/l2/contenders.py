@@ -1,6 +1,6 @@
 """Who is measured: each starts its server, runs one client process to its end, and returns that client's rounds.
 
-Every run has a fresh server and fresh keys. A run that failed, missed an object, timed out or delivered other bytes
+Every run has a fresh server, whose memory has been touched, and fresh keys. A run that failed, missed an object, timed out or delivered other bytes
 than were stored is an error and no figure.
 """
 
@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from benchmarks.l2.servers import (
     memory_folder,
     redis,
 )
+from benchmarks.l2.warming import warm_couchbase, warm_redis
 from benchmarks.l2.workloads import Workload
 from e2e.bootstrap import ROOT
 from e2e.engine import environment
@@ -49,8 +51,9 @@ Rounds = dict[str, list[Round]]
 
 
 @contextmanager
-def _couchbase(transport: str) -> Iterator[dict[str, Any]]:
+def _couchbase(transport: str, workload: Workload) -> Iterator[dict[str, Any]]:
     with emulator() as server:
+        warm_couchbase(server.kv_port, server.password, workload)
         params = {
             "connection_string": server.connection_string,
             "username": ADMINISTRATOR,
@@ -68,20 +71,21 @@ def _couchbase(transport: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _resp() -> Iterator[dict[str, Any]]:
+def _resp(workload: Workload) -> Iterator[dict[str, Any]]:
     with redis() as port:
+        warm_redis(port, workload)
         yield {"type": "resp", "host": "127.0.0.1", "port": port}
 
 
 @contextmanager
-def _fs() -> Iterator[dict[str, Any]]:
+def _fs(_: Workload) -> Iterator[dict[str, Any]]:
     with memory_folder() as folder:
         yield {"type": "fs", "base_path": str(folder)}
 
 
 _ADAPTERS: dict[str, Callable[[], Any]] = {
-    "direct": lambda: _couchbase("direct"),
-    "sdk": lambda: _couchbase("sdk"),
+    "direct": partial(_couchbase, "direct"),
+    "sdk": partial(_couchbase, "sdk"),
     "resp": _resp,
     "fs": _fs,
 }
@@ -107,13 +111,14 @@ def measure(contender: str, workload: Workload) -> Rounds:
         if contender == FLOOR:
             _run_floor(workload, record)
         else:
-            with _ADAPTERS[contender]() as adapter:
+            with _ADAPTERS[contender](workload) as adapter:
                 _run_lmcache(contender, adapter, workload, record)
         return _split(contender, json.loads(record.read_text()), workload)
 
 
 def _run_floor(workload: Workload, record: Path) -> None:
     with emulator() as server:
+        warm_couchbase(server.kv_port, server.password, workload)
         command = [sys.executable, "-m", "benchmarks.l2.floor", str(record), "--kv-port", str(server.kv_port)]
         command += ["--objects", str(workload.objects), "--object-bytes", str(workload.object_bytes)]
         command += ["--rounds", str(workload.total_rounds)]
@@ -151,7 +156,8 @@ def _run(contender: str, command: list[str], variables: dict[str, str]) -> None:
         FAILED_CLIENT_LOG.parent.mkdir(parents=True, exist_ok=True)
         FAILED_CLIENT_LOG.write_text(done.stdout)
         raise BenchmarkError(
-            f"{contender}: the client ended with status {done.returncode} (its whole output: {FAILED_CLIENT_LOG}):\n{said}"
+            f"{contender}: the client ended with status {done.returncode}; its whole output is in "
+            f"{FAILED_CLIENT_LOG}:\n{said}"
         )
 
 
