@@ -164,36 +164,6 @@ def test_host_paths_can_be_planned_for_an_operator_that_allows_them(config_path:
     assert lmcb("plan", "-", "--model-config", config_path, "--allow-host-path", text=text).exit_code == 0
 
 
-def test_size_of_a_model(config_path: str) -> None:
-    result = lmcb("size", "--config", config_path, "--tokens", "10288", "-o", "json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.output)
-    assert found["kvBytesPerToken"] == 147_456
-    assert found["chunksPerContext"] * found["documentsPerChunk"] == 1480
-
-
-def test_size_reads_standard_input_and_options() -> None:
-    options = ["--tensor-parallel-size", "2", "--kv-cache-dtype", "fp8", "--vendor", "CPU", "-o", "yaml"]
-    result = lmcb("size", "--config", "-", *options, text=json.dumps(QWEN3_8B))
-    found = yaml.safe_load(result.output)
-    assert (found["ranks"], found["kvBytesPerTokenRank"], found["blockSize"]) == (2, 36_864, 128)
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "said"),
-    [
-        ("not json", 2, "is no config.json"),
-        ("[]", 2, "not an object"),
-        ('{"model_type": "deepseek_v3"}', 3, "ModelNotSupported"),
-        ('{"model_type": "llama"}', 3, "num_attention_heads is missing"),
-    ],
-)
-def test_size_of_what_is_no_known_model(text: str, code: int, said: str) -> None:
-    result = lmcb("size", "--config", "-", text=text)
-    assert result.exit_code == code
-    assert said in result.output
-
-
 def test_crds_prints_what_the_repository_keeps() -> None:
     result = lmcb("crds")
     assert result.output == crd_yaml()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.cli import size_report
+from couchbase_lm_operator.cli import option_types, size_report
 from couchbase_lm_operator.cli.failure import BadInputError, RefusedInputError
 from couchbase_lm_operator.cli.model_config import config_from_file, config_from_hub
 from couchbase_lm_operator.cli.option_names import in_words_of_options
@@ -21,25 +20,7 @@ from couchbase_lm_operator.core.refusal import RefusedError
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import ModelConfig
 
-_RANKS = click.IntRange(1, 64)
-_TOKENS = click.IntRange(1, 100_000_000)
-_CONTEXTS = click.IntRange(1, 100_000_000)
-_BLOCK = click.IntRange(1, 1 << 20)
 _BAD_INPUT = frozenset({Reason.MODEL_CONFIG_INVALID})
-
-
-class _Rate(click.FloatRange):
-    """A speed: a finite number above 0. (NaN is in every range, as it compares to nothing.)"""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True, max=1e6)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or fail in the words of the option."""
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return found
 
 
 @click.command("size")
@@ -47,29 +28,59 @@ class _Rate(click.FloatRange):
 @click.option("--model", "model_id", metavar="ID", help="A model of the hub. HF_TOKEN and HF_ENDPOINT are used.")
 @click.option("--revision", help="Branch, tag or commit of --model.")
 @click.option("--platform", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="Device.")
-@click.option("--tensor-parallel-size", type=_RANKS, default=1, show_default=True, help="Ranks per layer.")
-@click.option("--pipeline-parallel-size", type=_RANKS, default=1, show_default=True, help="Ranks that share the stack.")
-@click.option("--decode-context-parallel-size", type=_RANKS, default=1, show_default=True, help="Ranks per context.")
-@click.option("--kv-cache-dtype", default="auto", show_default=True, help="As vLLM's, for example fp8.")
-@click.option("--dtype", help="As vLLM's: bfloat16, float16 or float32; else config.json's.")
-@click.option("--block-size", type=_BLOCK, help="Tokens of a KV block, when the engine is told.")
-@click.option("--chunk-size", type=_BLOCK, help="Tokens of a chunk; worked out when absent.")
-@click.option("--max-model-len", type=_TOKENS, help="Longest context in tokens; else config.json's.")
-@click.option("--attention-backend", help="As vLLM's, for example FLASHMLA.")
+@click.option("--tensor-parallel-size", type=option_types.RANKS, default=1, show_default=True, help="Ranks per layer.")
+@click.option(
+    "--pipeline-parallel-size",
+    type=option_types.RANKS,
+    default=1,
+    show_default=True,
+    help="Ranks that share the stack.",
+)
+@click.option(
+    "--decode-context-parallel-size", type=option_types.RANKS, default=1, show_default=True, help="Ranks per context."
+)
+@click.option(
+    "--kv-cache-dtype",
+    type=option_types.KV_CACHE_DTYPE,
+    metavar="TYPE",
+    default="auto",
+    show_default=True,
+    help="As vLLM's, for example fp8.",
+)
+@click.option("--dtype", type=option_types.DTYPE, metavar="TYPE", help="As vLLM's; else config.json's.")
+@click.option("--block-size", type=option_types.BLOCK_TOKENS, help="Tokens of a KV block, when the engine is told.")
+@click.option("--chunk-size", type=option_types.BLOCK_TOKENS, help="Tokens of a chunk; worked out when absent.")
+@click.option("--max-model-len", type=option_types.TOKENS, help="Longest context in tokens; else config.json's.")
+@click.option("--attention-backend", type=option_types.Name(), metavar="NAME", help="As vLLM's, for example FLASHMLA.")
 @click.option("--separate-object-groups/--no-separate-object-groups", default=None, help="LMCache's flag.")
 @click.option(
     "--hybrid-kv-cache/--no-hybrid-kv-cache", default=True, help="vLLM's hybrid KV cache manager.", show_default=True
 )
-@click.option("--speculative-method", help="As in vLLM's speculative config, for example mtp.")
+@click.option(
+    "--speculative-method",
+    type=option_types.Name(),
+    metavar="NAME",
+    help="As in vLLM's speculative config, for example mtp.",
+)
 @click.option("--num-speculative-layers", type=click.IntRange(0, 64), default=0, help="Layers of the draft model.")
 @click.option("--override-kv-bytes-per-token", type=click.IntRange(1, 1 << 30), help="For models not on the list.")
-@click.option("--override-block-size", type=_BLOCK, help="With --override-kv-bytes-per-token.")
-@click.option("--contexts", type=_CONTEXTS, default=100, show_default=True, help="Contexts the bucket should hold.")
-@click.option("--tokens-per-context", type=_TOKENS, help="Tokens of a typical context; default 8192, or the longest.")
+@click.option("--override-block-size", type=option_types.BLOCK_TOKENS, help="With --override-kv-bytes-per-token.")
+@click.option(
+    "--contexts", type=option_types.CONTEXTS, default=100, show_default=True, help="Contexts the bucket should hold."
+)
+@click.option(
+    "--tokens-per-context", type=option_types.TOKENS, help="Tokens of a typical context; default 8192, or the longest."
+)
 @click.option("--bucket-replicas", type=click.IntRange(0, 3), default=0, show_default=True, help="Of the bucket.")
 @click.option("--data-nodes", type=click.IntRange(1, 1000), help="Of Couchbase; default one more than the replicas.")
-@click.option("--load-gigabytes-per-second", type=_Rate(), help="Speed of loads, all ranks of a pod. [default: 2]")
-@click.option("--prefill-teraflops", type=_Rate(), help="Speed of one rank. [default: 150 on cuda (an A100), 1 on cpu]")
+@click.option(
+    "--load-gigabytes-per-second", type=option_types.Rate(), help="Speed of loads, all ranks of a pod. [default: 2]"
+)
+@click.option(
+    "--prefill-teraflops",
+    type=option_types.Rate(),
+    help="Speed of one rank. [default: 150 on cuda (an A100), 1 on cpu]",
+)
 @output_option
 def size_command(config_path: str | None, model_id: str | None, revision: str | None, **options: Any) -> None:
     """Size the KV cache of a model: bytes, chunks, documents, L1, bucket, and whether it pays off."""
@@ -114,9 +125,9 @@ def _question(options: dict[str, Any]) -> estimate.Question:
             pipeline_parallel_size=options["pipeline_parallel_size"],
             decode_context_parallel_size=options["decode_context_parallel_size"],
             kv_cache_dtype=options["kv_cache_dtype"],
-            dtype=options["dtype"],
+            dtype=None if options["dtype"] == "auto" else options["dtype"],
             block_size=override_block or options["block_size"],
-            attention_backend=options["attention_backend"],
+            attention_backend=backend.upper() if (backend := options["attention_backend"]) else None,
             separate_object_groups=options["separate_object_groups"],
             hybrid_kv_cache=options["hybrid_kv_cache"],
             speculative_method=options["speculative_method"],
