@@ -1,0 +1,114 @@
+"""The page about public models: what the operator works out for each, on one GPU and for 10,000 tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.cli.output import binary_size
+from couchbase_lm_operator.core.estimate import CONVERSATION_TOKENS, Estimate, Question, estimate
+from couchbase_lm_operator.core.kv_layout import EngineLayout
+from couchbase_lm_operator.core.model_shape import read_shape
+from couchbase_lm_operator.core.payoff import DEFAULT_LOAD_GIGABYTES_PER_SECOND, DEFAULT_PREFILL_TERAFLOPS
+from couchbase_lm_operator.core.refusal import RefusedError
+from e2e.bootstrap import ROOT
+from e2e.public_models.models import PUBLIC_MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from e2e.public_models.models import PublicModel
+
+PAGE = ROOT / "docs" / "models.md"
+# no version of an engine is shown on the page, and the fingerprint neither
+_NO_VERSIONS: dict[str, str] = {}
+_HEADER = (
+    *("Model", "Type", "Bytes per token", "State", "Block", "Chunk", "Object(s), MiB", "10k tokens", "L1"),
+    *("Pays off above", "Evidence", "Config"),
+)
+_RIGHT = frozenset({"Bytes per token", "State", "Block", "Chunk", "10k tokens", "L1", "Pays off above"})
+
+_INTRODUCTION = """\
+# Public models
+
+<!-- Written by `make generate` from e2e/public_models; do not edit. -->
+
+What the operator works out from the `config.json` of models that people serve, on one CUDA device (tensor and
+pipeline parallel size 1, KV cache in the model's own type), for contexts of {tokens:,} tokens or as long as the model
+allows (then the length is in brackets). `lmcb size --config config.json --max-model-len {tokens}` gives the same with
+every other number; flags change them.
+
+{table}
+
+- **Bytes per token**: keys and values of one token in all layers that keep them; twice that of an 8-bit KV cache.
+- **State**: one snapshot of the recurrent layers; each chunk that ends a step of the engine has one.
+- **Block**: what a chunk must be a multiple of. With recurrent layers it is odd, and changes with flags.
+- **Object(s)**: one chunk on one rank, an entry for each object group.
+- **10k tokens**: what such a context takes in the bucket, one copy.
+- **L1**: memory for the LMCache server, so that such a context can be loaded beside what is never evicted. It grows
+  with the longest context that engines allow.
+- **Pays off above**: loading is faster than computing from that speed on, if each rank computes {flops:g} TFLOP/s (an
+  A100 in long prompts; an H100 reaches some 400). The default assumption for loading is {load:g} GB/s. Both are options of
+  `lmcb size`, and what pods really reach takes the place of the prediction after 20 loads.
+- **Evidence**: `real run` - objects that a real engine and LMCache server stored had exactly the predicted bytes;
+  `spec level` - vLLM's own model class and LMCache's own size code gave them, without serving; `formula` - the formula
+  of the family, which other types were compared with.
+- **Config**: `published` - the numbers are those of the model's own `config.json` or a transcription of it; `defaults` -
+  of the transformers library for the type, or partly assumed; `unverified` - from memory.
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return _INTRODUCTION.format(
+        tokens=CONVERSATION_TOKENS,
+        table="\n".join(_lines([_row(model) for model in PUBLIC_MODELS])),
+        flops=DEFAULT_PREFILL_TERAFLOPS["cuda"],
+        load=DEFAULT_LOAD_GIGABYTES_PER_SECOND,
+    )
+
+
+def estimated(model: PublicModel) -> Estimate:
+    """Return the estimate that the page shows of one model.
+
+    Raises:
+        RefusedError: the model cannot be sized.
+    """
+    longest = min(CONVERSATION_TOKENS, read_shape(model.config, model.name).max_model_len)
+    question = Question(EngineLayout(), max_model_len=longest, context_tokens=longest)
+    return estimate(model.config, model.name, question, _NO_VERSIONS)
+
+
+def _row(model: PublicModel) -> tuple[str, ...]:
+    try:
+        found = estimated(model)
+    except RefusedError as error:
+        text = model.config.get("text_config", model.config)
+        refused = f"refused: {error.verdict.reason}"
+        return (model.name, f"`{text['model_type']}`", *[""] * 8, refused, model.source)
+    sized = found.sizing
+    length = "" if sized.context_tokens == CONVERSATION_TOKENS else f" ({sized.context_tokens:,})"
+    return (
+        model.name,
+        f"`{found.shape.model_type}`",
+        f"{sized.attention_bytes_per_token_per_rank:,}",
+        f"{sized.state_bytes_per_rank:,}" if sized.state_bytes_per_rank else "",
+        str(sized.block_size_tokens),
+        str(sized.chunk_size_tokens),
+        " + ".join(f"{each / (1 << 20):.2f}" for each in sized.object_bytes),
+        binary_size(sized.bytes_per_context) + length,
+        f"{sized.l1_bytes >> 30} GiB",
+        _break_even(found.payoff.break_even_bytes_per_second),
+        sized.evidence,
+        model.source,
+    )
+
+
+def _break_even(bytes_per_second: float | None) -> str:
+    return "" if bytes_per_second is None else f"{bytes_per_second / 1e9:.2g} GB/s"
+
+
+def _lines(rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    yield f"| {' | '.join(_HEADER)} |"
+    yield f"| {' | '.join('---:' if name in _RIGHT else '---' for name in _HEADER)} |"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
