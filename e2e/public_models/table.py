@@ -52,8 +52,8 @@ every other number; flags change them.
 - **Evidence**: `real run` - objects that a real engine and LMCache server stored had exactly the predicted bytes;
   `spec level` - vLLM's own model class and LMCache's own size code gave them, without serving; `formula` - the formula
   of the family, which other types were compared with.
-- **Config**: `published` - the numbers are those of the model's own `config.json` or a transcription of it; `defaults` - of
-  the transformers library for the type, or partly assumed; `unverified` - from memory.
+- **Config**: `published` - the numbers are those of the model's own `config.json` or a transcription of it;
+  `defaults` - those of the transformers library for the type, or partly assumed; `unverified` - from memory.
 """
 
 
