@@ -1,0 +1,86 @@
+"""Every model type that the installed transformers library and the installed vLLM both know, with a config.json.
+
+Configurations are the library's defaults; ``CHANGES`` names what vLLM needs beyond them. Engine environment.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# Types whose configuration class is vLLM's own, or which several classes share: model type -> architecture.
+_ADDED_BY_VLLM = {
+    "chatglm": "ChatGLMModel",
+    "deepseek_v41": "DeepseekV41ForCausalLM",
+    "dots3_note": "Dots3NoteForCausalLM",
+    "hyperclovax": "HyperCLOVAXForCausalLM",
+    "kimi_k2": "DeepseekV3ForCausalLM",
+    "kimi_k3": "KimiK3ForCausalLM",
+    "muse_glimmer_text": "MuseGlimmerForCausalLM",
+    "phimoe": "PhiMoEForCausalLM",
+    "RefinedWeb": "FalconForCausalLM",
+    "RefinedWebModel": "FalconForCausalLM",
+    "step3_text": "Step3TextForCausalLM",
+    "step3p5": "Step3p5ForCausalLM",
+}
+
+_LFM2 = {"block_ff_dim": 12288, "block_auto_adjust_ff_dim": True, "block_multiple_of": 256}
+_GRANITE_LAYERS = ["mamba", "mamba", "attention", "mamba", "mamba", "attention"]
+_LFM2_LAYERS = ["conv", "conv", "full_attention", "conv", "full_attention", "conv"]
+_KDA = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 128, "num_heads": 32}
+CHANGES: dict[str, dict[str, Any]] = {
+    "afmoe": {"score_func": "sigmoid"},
+    "apertus": {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 512},
+    "bloom": {"vocab_size": 512},
+    "dbrx": {"attn_config": {"kv_n_heads": 8, "clip_qkv": 8.0, "rope_theta": 10000.0}},
+    "deepseek_v32": {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64},
+    "gemma3n_text": {
+        "hidden_size": 256,
+        "intermediate_size": 256,
+        "vocab_size": 512,
+        "vocab_size_per_layer_input": 512,
+    },
+    "glm4_moe": {"head_dim": 128},
+    "glm4_moe_lite": {"first_k_dense_replace": 1},
+    "granitemoehybrid": {"num_hidden_layers": 6, "layer_types": _GRANITE_LAYERS},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "hy_v3": {"first_k_dense_replace": 1},
+    "kimi_linear": {
+        "num_hidden_layers": 8,
+        "mla_use_nope": True,
+        "linear_attn_config": {**_KDA, "short_conv_kernel_size": 4},
+    },
+    "lfm2": {**_LFM2, "block_dim": 2560, "conv_dim": 2560, "block_ffn_dim_multiplier": 1.0},
+    "lfm2_moe": {"num_hidden_layers": 6, "layer_types": _LFM2_LAYERS},
+    "longcat_flash": {"mla_scale_q_lora": True, "mla_scale_kv_lora": True},
+    "mimo_v2_flash": {"hybrid_layer_pattern": [0, 1, 1, 1] * 12},
+    "minimax_m2": {"rotary_dim": 64, "scoring_func": "sigmoid"},
+    "nemotron": {"num_key_value_heads": 8},
+    "qwen4_exp_text": {"output_gate_type": "swish"},
+}
+"""What vLLM reads and the library's defaults leave out, and smaller sizes for what is built with real tensors."""
+
+BUILT_ON_CPU = ("apertus", "bloom", "gemma3n_text")
+"""Model classes that compute while they are built."""
+
+
+def architectures() -> dict[str, str]:
+    """Return the architecture of each model type that vLLM can serve as a text generator."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from vllm.model_executor.models import ModelRegistry
+
+    known = {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **_ADDED_BY_VLLM}
+    return {kind: name for kind, name in known.items() if name in ModelRegistry.get_supported_archs()}
+
+
+def default_config(model_type: str, architecture: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the library's default config.json of a type, with ``changes`` made to it."""
+    from transformers import CONFIG_MAPPING
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    library = CONFIG_MAPPING if model_type in CONFIG_MAPPING else _CONFIG_REGISTRY
+    config = library[model_type](**changes)
+    written = json.loads(json.dumps(config.to_dict(), default=str))
+    written.pop("transformers_version", None)
+    return {**written, **changes, "model_type": model_type, "architectures": [architecture], "dtype": "bfloat16"}
