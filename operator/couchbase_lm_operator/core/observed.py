@@ -7,10 +7,13 @@ failed is data too: it is kept as ``Unread`` with a reason, and only the checks 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator.core.adapter_reading import AdapterReading
 from couchbase_lm_operator.core.couchbase_state import CouchbaseState, CouchbaseTrouble
+
+if TYPE_CHECKING:
+    # its library belongs to those who read, not to everybody who knows of this picture
+    from couchbase_lm_operator.core.adapter_reading import AdapterReading
 
 Manifest = dict[str, Any]
 
