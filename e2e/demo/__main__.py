@@ -60,6 +60,7 @@ def prove(workload: Workload, resource: dict[str, Any], bucket: Bucket, folder: 
     turns = [workload.ask("pod A computes", pod_a, served, prompt)]
     chunks = turns[0].answer.prompt_tokens // chunk_tokens
     workload.wait_until_stored(turns[0], chunks)
+    workload.wait_until_sized()
     turns.append(workload.ask("pod B reads Couchbase", pod_b, served, prompt))
     new_keys = bucket.keys() - known
     new_pods = workload.replace_pods()[:2]

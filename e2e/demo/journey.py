@@ -103,6 +103,12 @@ class Workload:
                     raise DemoError(f"{turn.pod} stored {stored:.0f} of {chunks} chunks in {timeout_seconds:.0f} s")
                 time.sleep(1)
 
+    def wait_until_sized(self, timeout_seconds: int = 180) -> None:
+        """Wait until the operator has seen that pods store objects of the sizes in status."""
+        with PROGRESS.step("the operator compares the stored sizes with the predicted ones"):
+            resource = f"{names.SHORT_NAME}/{self.name}"
+            self.kube.wait_until_ready(resource, self.namespace, timeout_seconds, condition="SizingVerified")
+
     def replace_pods(self) -> list[str]:
         """Delete all pods and return the new ones once they are ready."""
         old = self.pods()

@@ -65,15 +65,15 @@ class Kube:
             finally:
                 process.terminate()
 
-    def wait_until_ready(self, resource: str, namespace: str, timeout_seconds: float) -> None:
-        """Wait with ``kubectl wait`` for condition Ready; raise DemoError with the conditions otherwise."""
-        wait = ["wait", "--for=condition=Ready", resource, "-n", namespace, f"--timeout={timeout_seconds:.0f}s"]
+    def wait_until_ready(self, resource: str, namespace: str, timeout_seconds: float, condition: str = "Ready") -> None:
+        """Wait with ``kubectl wait`` for a condition; raise DemoError with the conditions otherwise."""
+        wait = ["wait", f"--for=condition={condition}", resource, "-n", namespace, f"--timeout={timeout_seconds:.0f}s"]
         try:
             self.kubectl(*wait, timeout_seconds=timeout_seconds + 15)
         except DemoError as error:
             seen = self.kubectl("get", resource, "-n", namespace, "-o", "yaml", check=False)
             pods = self.kubectl("get", "pods", "-n", namespace, "-o", "wide", check=False)
-            raise DemoError(f"{resource} did not become Ready: {error}\n{seen}\n{pods}") from error
+            raise DemoError(f"{resource} did not become {condition}: {error}\n{seen}\n{pods}") from error
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
