@@ -212,13 +212,13 @@ def test_the_cap_of_l1_is_told() -> None:
 
 def test_a_float32_checkpoint_is_run_and_sized_as_bfloat16() -> None:
     plan = plan_of(spec_of(), {**QWEN3_8B, "torch_dtype": "float32"})
-    assert (plan.values.dtype, plan.sizing.attention_bytes_per_token) == ("bfloat16", 147_456)
+    assert (plan.values.layout.dtype, plan.sizing.attention_bytes_per_token) == ("bfloat16", 147_456)
 
 
 def test_the_checkpoints_8_bit_cache_is_pinned() -> None:
     content = {**QWEN3_8B, "quantization_config": {"kv_cache_quant_algo": "FP8"}}
     plan = plan_of(spec_of(), content)
-    assert (plan.values.kv_cache_dtype, plan.sizing.attention_bytes_per_token) == ("fp8", 73_728)
+    assert (plan.values.layout.kv_cache_dtype, plan.sizing.attention_bytes_per_token) == ("fp8", 73_728)
 
 
 def test_with_an_override_vllm_chooses_its_block_and_we_believe_the_numbers() -> None:

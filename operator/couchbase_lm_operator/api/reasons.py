@@ -121,6 +121,8 @@ class Reason(StrEnum):
     MODEL_CONFIG_INVALID = "ModelConfigInvalid", "config.json is not one, or a field of it is missing or absurd."
     MODEL_NOT_SUPPORTED = "ModelNotSupported", "The model's type is not one that the operator can size."
 
+    TRANSFER_NOT_SUPPORTED = "TransferNotSupported", "The transfer cannot carry the groups in which layers are cached."
+
     # What the specification may not ask for
     CHUNK_SIZE_INVALID = "ChunkSizeInvalid", "The chunk size does not fit the engine's KV block or the model's window."
     FLAG_NOT_ALLOWED = "FlagNotAllowed", "An argument in extraArgs is set by the operator or would break the cache."
@@ -138,4 +140,6 @@ class Reason(StrEnum):
     WEIGHTS_NOT_PINNED = "WeightsNotPinned", "The weights can change behind spec.model.revision."
     ENV_NOT_IN_FINGERPRINT = "EnvNotInFingerprint", "Variables of the engine come from objects that no key covers."
     L1_TOO_SMALL = "L1TooSmall", "The longest contexts do not fit into L1 and are recomputed."
+    NOT_WORTHWHILE = "NotWorthwhile", "Loading a typical context is predicted to take longer than computing it again."
+    SIZING_REMARK = "SizingRemark", "Something about the sizes that a person should know."
     NEVER_CACHED = "NeverCached", "A typical context is shorter than a chunk and is never cached."

@@ -22,6 +22,11 @@ class Defaults:
     max_l1_bytes: int = 32 * GIB
     allow_host_path: bool = False
 
+    @property
+    def engine_versions(self) -> dict[str, str]:
+        """Return the versions that decide about layouts, by name."""
+        return {"vllm": self.vllm_version, "lmcache": self.lmcache_version}
+
     def with_max_l1_bytes(self, size_bytes: int) -> Defaults:
         """Return the same defaults with another cap of L1."""
         return replace(self, max_l1_bytes=size_bytes)

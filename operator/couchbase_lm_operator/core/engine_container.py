@@ -17,6 +17,7 @@ from couchbase_lm_operator.core.workload import Container, Part
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.engine_values import EngineValues
+    from couchbase_lm_operator.core.kv_layout import KvLayout
     from couchbase_lm_operator.core.pod_inputs import PodInputs
     from couchbase_lm_operator.core.sizing import Sizing
 
@@ -30,28 +31,44 @@ _GPU_HOST_MEMORY_BYTES = 8 * GIB
 _DEFAULT_CPU_REQUEST = {CPU: "1", "NVIDIA": "2"}
 
 
-def engine_arguments(spec: LMCacheCouchbaseSpec, values: EngineValues, shutdown_seconds: int) -> list[str]:
-    """Return the arguments of ``vllm serve`` that the operator owns, unescaped.
+def engine_flags(
+    spec: LMCacheCouchbaseSpec, values: EngineValues, kv: KvLayout, shutdown_seconds: int
+) -> dict[str, str]:
+    """Return the flags of ``vllm serve`` that the operator owns, with their values; "" for one that takes none.
 
-    ``shutdown_seconds`` is how long vLLM finishes running requests after SIGTERM.
+    ``kv`` is the layout that the flags have to bring about; ``shutdown_seconds`` is how long vLLM finishes
+    running requests after SIGTERM.
     """
-    flags: list[tuple[str, str | int | None]] = [
-        ("--revision", values.revision or None),
-        ("--served-model-name", values.served_model_name),
-        ("--port", ENGINE_PORT),
-        ("--dtype", values.dtype),
-        ("--kv-cache-dtype", values.kv_cache_dtype),
-        ("--max-model-len", values.max_model_len),
-        ("--block-size", values.block_flag_tokens),
-        ("--attention-backend", values.attention_backend),
-        ("--tensor-parallel-size", values.tensor_parallel_size),
-        ("--pipeline-parallel-size", values.pipeline_parallel_size),
-        ("--gpu-memory-utilization", spec.engine.gpu_memory_utilization),
-        ("--shutdown-timeout", shutdown_seconds),
-        ("--kv-transfer-config", _transfer_config()),
-    ]
-    given = [part for name, value in flags if value is not None for part in (name, str(value))]
-    return ["serve", values.model, *given]
+    layout = values.layout
+    flags: dict[str, str | int | None] = {
+        "--revision": values.revision or None,
+        "--served-model-name": values.served_model_name,
+        "--port": ENGINE_PORT,
+        "--dtype": layout.dtype,
+        "--kv-cache-dtype": layout.kv_cache_dtype,
+        "--max-model-len": values.max_model_len,
+        "--block-size": values.block_flag_tokens,
+        "--attention-backend": layout.attention_backend,
+        "--tensor-parallel-size": layout.tensor_parallel_size,
+        "--pipeline-parallel-size": layout.pipeline_parallel_size,
+        "--disable-hybrid-kv-cache-manager": None if layout.hybrid_kv_cache else "",
+        **kv.required_flags.get("vllm", {}),
+        "--gpu-memory-utilization": spec.engine.gpu_memory_utilization,
+        "--shutdown-timeout": shutdown_seconds,
+        "--kv-transfer-config": _transfer_config(),
+    }
+    if layout.max_num_batched_tokens is not None:
+        # it is the user's, among the extra arguments
+        flags.pop("--max-num-batched-tokens", None)
+    return {name: str(value) for name, value in flags.items() if value is not None}
+
+
+def engine_arguments(
+    spec: LMCacheCouchbaseSpec, values: EngineValues, kv: KvLayout, shutdown_seconds: int
+) -> list[str]:
+    """Return the arguments of ``vllm serve`` that the operator owns, unescaped; see ``engine_flags``."""
+    flags = engine_flags(spec, values, kv, shutdown_seconds)
+    return ["serve", values.model, *(part for flag in flags.items() for part in flag if part)]
 
 
 def engine_container(inputs: PodInputs, owned_arguments: list[str], mounts: tuple[Part, ...]) -> Container:
@@ -125,7 +142,7 @@ def _resources(spec: LMCacheCouchbaseSpec, values: EngineValues, sizing: Sizing)
     requests.setdefault("memory", format_bytes(default_bytes))
     requests.setdefault("cpu", limits.get("cpu", _DEFAULT_CPU_REQUEST[values.vendor]))
     if values.vendor != CPU:
-        gpus = str(values.tensor_parallel_size * values.pipeline_parallel_size)
+        gpus = str(values.gpu_count)
         resource = spec.accelerator.resource_name or "nvidia.com/gpu"
         requests[resource] = limits[resource] = gpus
     return {**given, "requests": requests, "limits": limits} if limits else {**given, "requests": requests}

@@ -6,26 +6,32 @@ on every node: data types, block, attention backend, longest context, commit of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import kv_layout
 from couchbase_lm_operator.core.choice import Choice
-from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.context_length import refuse_longer
+from couchbase_lm_operator.core.element_types import AUTO, resolved_dtype
+from couchbase_lm_operator.core.engine_block import engine_block_tokens
+from couchbase_lm_operator.core.engine_kernels import default_kernels, is_latent
+from couchbase_lm_operator.core.kv_layout import EngineLayout
+from couchbase_lm_operator.core.layer_cache import State
+from couchbase_lm_operator.core.layout_flags import read_layout_flags
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.model_shape import ModelShape
+    from couchbase_lm_operator.core.observed import ModelConfig
 
 CPU = "CPU"
-_DEFAULT_BLOCK_TOKENS = {CPU: 128, "NVIDIA": 16}
-_BLOCK_STEP_TOKENS = {CPU: 32, "NVIDIA": 16}
+_PLATFORMS = {CPU: "cpu", "NVIDIA": kv_layout.CUDA}
 
 
 @dataclass(frozen=True)
 class EngineValues:
-    """The resolved engine. ``kv_cache_dtype`` is vLLM's flag value; ``element_type`` what is stored.
+    """The resolved engine. ``layout`` is all of it that shapes the cache.
 
     ``block_flag_tokens`` is None when vLLM decides (models whose numbers a person gave).
     """
@@ -35,15 +41,9 @@ class EngineValues:
     model: str
     revision: str
     served_model_name: str
-    dtype: str
-    kv_cache_dtype: str
-    element_type: str
-    block_tokens: int
+    layout: EngineLayout
     block_flag_tokens: int | None
-    attention_backend: str
     max_model_len: int
-    tensor_parallel_size: int
-    pipeline_parallel_size: int
     choices: tuple[Choice, ...]
 
     @property
@@ -51,17 +51,23 @@ class EngineValues:
         """Say whether the model is a path inside the pod."""
         return self.model.startswith("/")
 
+    @property
+    def gpu_count(self) -> int:
+        """Return the devices of one pod."""
+        return self.layout.tensor_parallel_size * self.layout.pipeline_parallel_size
 
-def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, revision: str, defaults: Defaults) -> EngineValues:
+
+def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, config: ModelConfig, defaults: Defaults) -> EngineValues:
     """Return the engine's values.
 
-    ``revision`` is the commit that config.json was read at, empty when it came from a ConfigMap: then the
-    weights of a hub model are those of ``spec.model.revision`` as it was written.
+    The weights of a hub model are those of the commit that ``config`` was read at, or, when it came from a
+    ConfigMap, of ``spec.model.revision`` as it was written.
 
     Raises:
-        RefusedError: a block size the device does not take.
+        RefusedError: a block size the device does not take, a context longer than the model's, or an argument
+            that this model's layers cannot do with.
     """
-    engine, vendor = spec.engine, spec.accelerator.vendor
+    engine, vendor, model = spec.engine, spec.accelerator.vendor, spec.model.id
     choices: list[Choice] = []
 
     def chosen(field: str, given: str | None, default: str, reason: str) -> str:
@@ -71,26 +77,33 @@ def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, revision: str, defaul
         return default
 
     kv_dtype = engine.kv_cache_dtype or shape.kv_dtype
-    if engine.kv_cache_dtype is None:
-        why = "the checkpoint asks for it" if shape.kv_dtype else "the model's data type"
-        choices.append(Choice("engine.kvCacheDtype", shape.kv_dtype or "auto", why))
+    why = "the checkpoint asks for it" if shape.kv_dtype else "the model's data type"
+    kernels = default_kernels(shape, is_cpu=vendor == CPU, has_8_bit_cache=kv_dtype is not None)
     dtype_reason = "the checkpoint's" if shape.dtype != "float32" else "float32 checkpoints are run as bfloat16"
-    dtype = chosen("dtype", engine.dtype, shape.dtype if shape.dtype != "float32" else "bfloat16", dtype_reason)
+    given = read_layout_flags(engine.extra_args)
+    if any(isinstance(cache, State) for layer in shape.layers for cache in layer):
+        given.refuse_for_recurrent_layers()
+    layout = EngineLayout(
+        platform=_PLATFORMS[vendor],
+        tensor_parallel_size=engine.tensor_parallel_size,
+        pipeline_parallel_size=engine.pipeline_parallel_size,
+        kv_cache_dtype=chosen("kvCacheDtype", engine.kv_cache_dtype, shape.kv_dtype or AUTO, why),
+        dtype=chosen("dtype", engine.dtype, resolved_dtype(None, shape.dtype), dtype_reason),
+        attention_backend=chosen("attentionBackend", engine.attention_backend, *kernels),
+        mamba_ssm_cache_dtype=given.mamba_ssm_cache_dtype,
+        mamba_cache_dtype=given.mamba_cache_dtype,
+        max_num_batched_tokens=given.max_num_batched_tokens,
+    )
+    layout, block_flag = _with_block(spec, shape, layout, choices)
     return EngineValues(
         image=chosen("image", engine.image, defaults.engine_images[vendor], f"tested image for vendor {vendor}"),
         vendor=vendor,
-        model=spec.model.id,
-        revision="" if spec.model.id.startswith("/") else revision or spec.model.revision or "",
-        served_model_name=chosen("servedModelName", engine.served_model_name, _served_name(spec.model.id), "model.id"),
-        dtype=dtype,
-        kv_cache_dtype=kv_dtype or "auto",
-        element_type=kv_dtype or dtype,
-        block_tokens=_block_tokens(spec, choices),
-        block_flag_tokens=engine.block_size or (None if spec.model.override else _DEFAULT_BLOCK_TOKENS[vendor]),
-        attention_backend=chosen("attentionBackend", engine.attention_backend, *_backend(vendor, kv_dtype)),
-        max_model_len=_max_model_len(spec, shape, choices),
-        tensor_parallel_size=engine.tensor_parallel_size,
-        pipeline_parallel_size=engine.pipeline_parallel_size,
+        model=model,
+        revision="" if model.startswith("/") else config.revision or spec.model.revision or "",
+        served_model_name=chosen("servedModelName", engine.served_model_name, _served_name(model), "model.id"),
+        layout=layout,
+        block_flag_tokens=block_flag,
+        max_model_len=_max_model_len(spec, shape, config, choices),
         choices=tuple(choices),
     )
 
@@ -99,34 +112,24 @@ def _served_name(model: str) -> str:
     return model.rstrip("/").rsplit("/", 1)[-1] if model.startswith("/") else model
 
 
-def _backend(vendor: str, kv_dtype: str | None) -> tuple[str, str]:
-    if vendor == CPU:
-        return "CPU_ATTN", "the only one on CPU"
-    if kv_dtype is not None:
-        return "FLASHINFER", "takes an 8-bit KV cache on all supported GPUs"
-    return "FLASH_ATTN", "pinned, as vLLM's own choice depends on the GPU and may shape the cache"
+def _with_block(
+    spec: LMCacheCouchbaseSpec, shape: ModelShape, layout: EngineLayout, choices: list[Choice]
+) -> tuple[EngineLayout, int | None]:
+    """Return the layout with its block, and the block that vLLM is told, if it is."""
+    given, override = spec.engine.block_size, spec.model.override
+    if override is not None:
+        return replace(layout, block_size=override.block_size), given
+    tokens = engine_block_tokens(replace(layout, block_size=given), is_latent=is_latent(shape))
+    if given is None:
+        reason = f"vLLM's own for vendor {spec.accelerator.vendor} and {layout.attention_backend}"
+        choices.append(Choice("engine.blockSize", str(tokens), reason))
+    return replace(layout, block_size=tokens), tokens
 
 
-def _block_tokens(spec: LMCacheCouchbaseSpec, choices: list[Choice]) -> int:
-    vendor, given = spec.accelerator.vendor, spec.engine.block_size
-    step = _BLOCK_STEP_TOKENS[vendor]
-    if given is not None and given % step:
-        raise RefusedError(
-            Reason.INVALID_SPEC,
-            f"spec.engine.blockSize {given}: with vendor {vendor} it must be a multiple of {step}.",
-        )
-    if spec.model.override is not None:
-        return spec.model.override.block_size
-    if given is not None:
-        return given
-    default = _DEFAULT_BLOCK_TOKENS[vendor]
-    choices.append(Choice("engine.blockSize", str(default), f"vLLM's own for vendor {vendor}"))
-    return default
-
-
-def _max_model_len(spec: LMCacheCouchbaseSpec, shape: ModelShape, choices: list[Choice]) -> int:
+def _max_model_len(spec: LMCacheCouchbaseSpec, shape: ModelShape, config: ModelConfig, choices: list[Choice]) -> int:
     given = spec.engine.max_model_len
     if given is None:
         choices.append(Choice("engine.maxModelLen", str(shape.max_model_len), "max_position_embeddings of config.json"))
         return shape.max_model_len
+    refuse_longer(given, config.content, shape.max_model_len, spec.engine.env)
     return given

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.payoff import shown_seconds
 from couchbase_lm_operator.core.pod_fields import reads_config_map
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.engine_values import EngineValues
+    from couchbase_lm_operator.core.payoff import Payoff
     from couchbase_lm_operator.core.sizing import Sizing
 
 # What a hub resolves every branch and tag to.
@@ -30,7 +32,9 @@ class PlanWarning:
         return {"reason": self.reason.value, "message": self.message}
 
 
-def plan_warnings(spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing) -> tuple[PlanWarning, ...]:
+def plan_warnings(
+    spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing, payoff: Payoff
+) -> tuple[PlanWarning, ...]:
     """Return the warnings of a plan, at most one for each reason."""
     tls = spec.couchbase.tls
     is_pinned = values.is_path or bool(_COMMIT.match(values.revision))
@@ -75,8 +79,22 @@ def plan_warnings(spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizin
             Reason.NEVER_CACHED,
             f"Contexts of {sized.context_tokens} tokens fill no chunk of {sized.chunk_size_tokens}: never cached.",
         ),
+        (
+            payoff.is_worthwhile is False and payoff.tokens > 0,
+            Reason.NOT_WORTHWHILE,
+            _told_payoff(payoff),
+        ),
+        (bool(sized.warnings), Reason.SIZING_REMARK, " ".join(sized.warnings)),
     )
     return tuple(PlanWarning(reason, text) for is_true, reason, text in found if is_true)
+
+
+def _told_payoff(payoff: Payoff) -> str:
+    loaded, computed = shown_seconds(payoff.load_seconds), shown_seconds(payoff.prefill_seconds or 0)
+    return (
+        f"Loading {payoff.tokens} tokens is predicted to take {loaded:g} s, computing them again {computed:g} s: the "
+        "cache helps only where Couchbase is faster, or the engine slower, than assumed."
+    )
 
 
 def _by_reference(spec: LMCacheCouchbaseSpec) -> list[str]:

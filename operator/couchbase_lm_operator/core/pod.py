@@ -52,7 +52,7 @@ def pod(inputs: PodInputs) -> Pod:
     template = spec.pod_template
     metadata = template.metadata
     engine_mounts, sidecar_mounts, plugin_mounts = _mounts(spec)
-    arguments = engine_arguments(spec, inputs.values, times.shutdown_seconds)
+    arguments = engine_arguments(spec, inputs.values, inputs.sizing.layout, times.shutdown_seconds)
     ports = (str(ENGINE_PORT), str(names.LMCACHE_HTTP_PORT))
     return Pod(
         labels={**(metadata.labels if metadata else {}), **names.child_labels(inputs.name)},

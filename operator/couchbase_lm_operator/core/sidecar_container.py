@@ -67,9 +67,15 @@ def _arguments(inputs: PodInputs) -> list[str]:
         # one engine per server: an idle worker that was reaped would kill the engine at its next request
         "--worker-reap-timeout-seconds",
         "0",
+        *_layout_flags(inputs),
         "--l2-adapter",
         json.dumps(_adapter(inputs), separators=(",", ":")),
     ]
+
+
+def _layout_flags(inputs: PodInputs) -> list[str]:
+    required = inputs.sizing.layout.required_flags.get("lmcache", {})
+    return [part for flag in required.items() for part in flag if part]
 
 
 def _adapter(inputs: PodInputs) -> dict[str, Any]:
