@@ -1,7 +1,7 @@
 """Who is measured: each starts its server, runs one client process to its end, and returns that client's rounds.
 
-Every run has a fresh server, whose memory has been touched, and fresh keys. A run that failed, missed an object, timed out or delivered other bytes
-than were stored is an error and no figure.
+Every run has a fresh server, whose memory has been touched, and fresh keys. A run that failed, missed an object, timed
+out or delivered other bytes than were stored is an error and no figure.
 """
 
 import json
@@ -83,7 +83,7 @@ def _fs(_: Workload) -> Iterator[dict[str, Any]]:
         yield {"type": "fs", "base_path": str(folder)}
 
 
-_ADAPTERS: dict[str, Callable[[], Any]] = {
+_ADAPTERS: dict[str, Callable[[Workload], Any]] = {
     "direct": partial(_couchbase, "direct"),
     "sdk": partial(_couchbase, "sdk"),
     "resp": _resp,

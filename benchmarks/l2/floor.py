@@ -22,7 +22,7 @@ DOCUMENT_BYTES = 1 << 20
 LOAD_CONNECTIONS, STORE_CONNECTIONS = 4, 2  # as many as the direct transport has by default
 _WINDOW = 8  # requests ahead of the answer that is awaited
 _HEADER = struct.Struct(">BBHBBHIIQ")
-_GET, _SET, _GET_META, _SASL_AUTH, _SELECT_BUCKET = 0x00, 0x01, 0xA0, 0x21, 0x89
+_GET, _SET, _DELETE, _GET_META, _SASL_AUTH, _SELECT_BUCKET = 0x00, 0x01, 0x04, 0xA0, 0x21, 0x89
 
 Job = tuple[bytes, memoryview]
 
@@ -57,6 +57,15 @@ class Connection:
         """Ask for documents without reading them."""
         for _ in self._pipelined(jobs, lambda key, _: self._socket.sendall(_request(_GET_META, key, b"", 0))):
             self._skip(self._answer(24))
+
+    def remove(self, jobs: list[Job]) -> None:
+        """Remove documents."""
+        for _ in self._pipelined(jobs, lambda key, _: self._socket.sendall(_request(_DELETE, key, b"", 0))):
+            self._skip(self._answer(24))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._socket.close()
 
     def _send_document(self, key: bytes, memory: memoryview) -> None:
         head = _request(_SET, key, bytes(8), len(memory))
