@@ -38,13 +38,25 @@ class KvBytesPerToken(Model):
 class ModelStatus(Model):
     """What was worked out from the model's configuration."""
 
-    architecture: Text | None = Field(default=None, description="model_type of config.json.")
+    model_type: Text | None = Field(default=None, description="model_type of config.json.")
+    architecture: Text | None = Field(default=None, description="Architecture that config.json names.")
     revision: Text | None = Field(default=None, description="Commit of the model.")
-    evidence: Text | None = Field(default=None, description="Where the sizing numbers come from.")
-    kv_bytes_per_token: KvBytesPerToken | None = Field(default=None, description="Bytes of KV cache per token.")
+    evidence: Text | None = Field(
+        default=None,
+        description="What says that the numbers are right: a real run, vLLM's own code, a formula, or your override.",
+    )
+    kv_bytes_per_token: KvBytesPerToken | None = Field(default=None, description="Bytes of attention layers per token.")
+    state_bytes: int | None = Field(
+        default=None, description="Bytes of one snapshot of all recurrent layers on the rank that holds most."
+    )
+    ranks: int | None = Field(default=None, description="Ranks that store an object of each object group per chunk.")
     block_size: int | None = Field(default=None, description="Tokens of the engine's KV block.")
     chunk_size: int | None = Field(default=None, description="Tokens of a chunk.")
-    object_bytes: int | None = Field(default=None, description="Bytes of one chunk on one rank.")
+    object_bytes: list[int] | None = Field(
+        default=None,
+        max_length=256,
+        description="Bytes of one chunk on the rank that holds most, by object group in LMCache's order.",
+    )
     shard_size: Quantity | None = Field(default=None, description="Size of one document.")
     documents_per_chunk: int | None = Field(
         default=None, description="Documents of one chunk on all ranks, with manifests."
@@ -56,6 +68,9 @@ class CapacityStatus(Model):
     """What fits where."""
 
     bytes_per_context: int | None = Field(default=None, description="Bytes of one typical context in the bucket.")
+    loaded_bytes_per_context: int | None = Field(
+        default=None, description="Bytes that one request with a typical context loads."
+    )
     contexts_in_l1: int | None = Field(
         default=None, alias="contextsInL1", description="Typical contexts that fit into L1."
     )
@@ -65,6 +80,17 @@ class CapacityStatus(Model):
     )
     quota: Quantity | None = Field(default=None, description="Memory of the bucket on all data nodes.")
     l1: Quantity | None = Field(default=None, description="Memory for the cache beside each engine.")
+    load_time: Quantity | None = Field(
+        default=None,
+        description="Time to load a typical context from Couchbase: predicted, then at the speed of 20 or more real "
+        "loads.",
+    )
+    recompute_time: Quantity | None = Field(
+        default=None, description="Predicted time to compute a typical context again; absent when nobody knows."
+    )
+    worthwhile: bool | None = Field(
+        default=None, description="Whether loading takes less time than computing; absent when nobody knows."
+    )
     shared_memory: Quantity | None = Field(default=None, description="Size of /dev/shm in the pod.")
 
 

@@ -17,6 +17,7 @@ from couchbase_lm_operator.cli.numbers import number_rows, numbers
 from couchbase_lm_operator.cli.offline import UNKNOWN_NAMESPACE_UID, offline_plan
 from couchbase_lm_operator.cli.output import dumped, output_option, table
 from couchbase_lm_operator.core.compat import defaults
+from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Missing
 from couchbase_lm_operator.core.plan import Plan
 from couchbase_lm_operator.core.pod_fields import reads_config_map
@@ -80,6 +81,7 @@ def _shown(plan: Plan, unknown: list[tuple[str, str]], form: str) -> str:
     if form != "table":
         whole: dict[str, Any] = {
             "numbers": numbers(plan.sizing),
+            "status": {name: template_facts(plan)[name] for name in ("model", "capacity", "transfer")},
             "choices": [{"field": c.field, "value": c.value, "reason": c.reason} for c in plan.choices],
             "unknown": dict(unknown),
             "warnings": [each.to_dict() for each in plan.warnings],
@@ -88,12 +90,23 @@ def _shown(plan: Plan, unknown: list[tuple[str, str]], form: str) -> str:
         return dumped(whole, form).replace(_UNKNOWN_ID, _SHOWN_ID)
     choices = [(choice.field, choice.value, choice.reason) for choice in plan.choices]
     parts = [
-        table(number_rows(plan.sizing), ("NUMBER", "VALUE", "MEANING")),
+        table([*number_rows(plan.sizing), *_payoff_rows(plan)], ("NUMBER", "VALUE", "MEANING")),
         table([*choices, *((field, "unknown", why) for field, why in unknown)], ("FIELD", "VALUE", "REASON")),
         *(f"Warning: {each.message}" for each in plan.warnings),
         "\n".join("---\n" + dumped(manifest, "yaml") for manifest in manifests),
     ]
     return "\n\n".join(parts).replace(_UNKNOWN_ID, _SHOWN_ID)
+
+
+def _payoff_rows(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return what loading and computing a typical context take, as far as it is known."""
+    meanings = {
+        "loadTime": "predicted, to load a typical context",
+        "recomputeTime": "predicted, to compute it again",
+        "worthwhile": "whether loading is predicted to be faster",
+    }
+    capacity = template_facts(plan)["capacity"]
+    return [(name, str(capacity[name]), told) for name, told in meanings.items() if name in capacity]
 
 
 def _unknowns(plan: Plan, *, is_from_hub: bool) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.model_shape import ModelShape
     from couchbase_lm_operator.core.observed import ModelConfig, Observed
     from couchbase_lm_operator.core.payoff import Payoff
-    from couchbase_lm_operator.core.plan_warnings import PlanWarning
+    from couchbase_lm_operator.core.plan_warning import PlanWarning
     from couchbase_lm_operator.core.sizing import Sizing
 
 # Flags that change nothing in the bytes of a rank: the rank is in the key, and ending is not computing.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core.payoff import shown_seconds
+from couchbase_lm_operator.core import payoff_facts
+from couchbase_lm_operator.core.plan_warning import PlanWarning
 from couchbase_lm_operator.core.pod_fields import reads_config_map
 
 if TYPE_CHECKING:
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
 # What a hub resolves every branch and tag to.
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
-
-
-@dataclass(frozen=True)
-class PlanWarning:
-    """One of them; ``message`` names the field."""
-
-    reason: Reason
-    message: str
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the form that status and ``lmcb plan -o json`` show."""
-        return {"reason": self.reason.value, "message": self.message}
 
 
 def plan_warnings(
@@ -79,22 +67,11 @@ def plan_warnings(
             Reason.NEVER_CACHED,
             f"Contexts of {sized.context_tokens} tokens fill no chunk of {sized.chunk_size_tokens}: never cached.",
         ),
-        (
-            payoff.is_worthwhile is False and payoff.tokens > 0,
-            Reason.NOT_WORTHWHILE,
-            _told_payoff(payoff),
-        ),
         (bool(sized.warnings), Reason.SIZING_REMARK, " ".join(sized.warnings)),
     )
-    return tuple(PlanWarning(reason, text) for is_true, reason, text in found if is_true)
-
-
-def _told_payoff(payoff: Payoff) -> str:
-    loaded, computed = shown_seconds(payoff.load_seconds), shown_seconds(payoff.prefill_seconds or 0)
-    return (
-        f"Loading {payoff.tokens} tokens is predicted to take {loaded:g} s, computing them again {computed:g} s: the "
-        "cache helps only where Couchbase is faster, or the engine slower, than assumed."
-    )
+    told = tuple(PlanWarning(reason, text) for is_true, reason, text in found if is_true)
+    slow = payoff_facts.warning(payoff_facts.to_record(payoff), None)
+    return (*told, slow) if slow else told
 
 
 def _by_reference(spec: LMCacheCouchbaseSpec) -> list[str]:

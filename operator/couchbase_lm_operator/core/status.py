@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.conditions import Condition, ConditionStatus, ConditionType, find, merged
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import bucket_record, facts, sizing_verdict
+from couchbase_lm_operator.core import bucket_record, facts, payoff_facts, sizing_verdict
 from couchbase_lm_operator.core.observed import ModelConfig
 from couchbase_lm_operator.core.provisioning import Stage
 from couchbase_lm_operator.core.quantity import format_bytes
@@ -201,11 +201,13 @@ def _couchbase(progress: Progress) -> list[tuple[ConditionType, ConditionStatus,
 
 def _blocks(progress: Progress, previous: dict[str, Any]) -> dict[str, Any]:
     blocks = {name: previous.get(name) or {} for name in ("model", "capacity", "couchbase", "transfer")}
+    blocks["model"] = facts.current_model(blocks["model"])
+    speed = progress.observation.load_bytes_per_second if progress.observation else None
     pin, plan, provisioned = progress.pin, progress.plan, progress.provisioned
     if pin is not None:
         quota = {name: blocks["capacity"][name] for name in ("quota", "contextsInBucket") if name in blocks["capacity"]}
-        blocks["model"], blocks["transfer"] = pin.facts["model"], pin.facts["transfer"]
-        blocks["capacity"] = {**pin.facts["capacity"], **quota}
+        blocks["model"], blocks["transfer"] = facts.current_model(pin.facts["model"]), pin.facts["transfer"]
+        blocks["capacity"] = {**pin.facts["capacity"], **payoff_facts.capacity(pin.facts.get("payoff"), speed), **quota}
         if provisioned is not None and provisioned.facts.size is not None:
             contexts = facts.bucket_capacity(provisioned.facts.size, int(pin.facts["capacity"]["bytesPerContext"]))
             blocks["capacity"] |= contexts
@@ -214,9 +216,18 @@ def _blocks(progress: Progress, previous: dict[str, Any]) -> dict[str, Any]:
     seen = sizing_verdict.to_status(progress.observation)
     blocks["observation"] = seen if pin is not None else previous.get("observation") or {}
     blocks["workload"] = _workload_block(progress, previous.get("workload") or {})
-    told = previous.get("warnings") if plan is None else [each.to_dict() for each in plan.warnings]
-    blocks["warnings"] = told or []
+    blocks["warnings"] = _warnings(progress, speed) if plan is not None else previous.get("warnings") or []
     return blocks
+
+
+def _warnings(progress: Progress, bytes_per_second: int | None) -> list[dict[str, str]]:
+    """Return the plan's warnings; whether the cache pays off is told of the pods in effect, once they have loaded."""
+    assert progress.plan is not None  # noqa: S101 - the caller asked before
+    told = list(progress.plan.warnings)
+    if progress.pin is not None and bytes_per_second is not None:
+        slow = payoff_facts.warning(progress.pin.facts.get("payoff"), bytes_per_second)
+        told = [each for each in told if each.reason is not Reason.NOT_WORTHWHILE] + ([slow] if slow else [])
+    return [each.to_dict() for each in told]
 
 
 def _couchbase_block(progress: Progress, previous: dict[str, Any], provisioned: Provisioned | None) -> dict[str, Any]:
