@@ -30,7 +30,7 @@ test-fast: env ## the tests that need neither cluster nor vLLM
 check: env ## lint, types, layers, generated files
 	@$(PY) -m e2e.testing check
 
-generate: env ## rewrite the generated files (CRD, chart schema, table of settings)
+generate: env ## rewrite the generated files (CRD, chart schema, table of settings, page of models)
 	@$(PY) -m e2e.testing generate
 
 lock: env ## resolve the lock files again

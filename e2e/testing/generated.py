@@ -10,6 +10,7 @@ from pathlib import Path
 from couchbase_lm_operator.api.crd import crd_yaml
 from e2e.bootstrap import ROOT
 from e2e.chart.values_schema import values_schema
+from e2e.public_models import table
 from e2e.testing import adapter_settings
 
 CHART = ROOT / "charts" / "lmcache-couchbase"
@@ -24,6 +25,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield CHART / "values.schema.json", json.dumps(values_schema(), indent=2) + "\n"
     yield adapter_settings.OPERATOR_MODULE, adapter_settings.operator_module()
     yield adapter_settings.README, adapter_settings.readme_with_settings()
+    yield table.PAGE, table.page()
 
 
 def write_generated() -> None:
