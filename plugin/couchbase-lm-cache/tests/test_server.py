@@ -26,6 +26,7 @@ LMCACHE = Path(sys.executable).with_name("lmcache")
 SOURCES = Path(__file__).parents[1] / "src"
 SHAPE = "(2,256,16,4,64):float16:4"
 CHUNKS_PER_REQUEST = 8  # 2048 tokens of 256
+OBJECT_BYTES = 2 * 4 * 256 * 4 * 64 * 2  # keys and values, layers, tokens, heads, their size, bytes
 
 
 def free_port() -> int:
@@ -138,6 +139,8 @@ def test_two_servers_in_turn_answer_from_couchbase_and_stop_cleanly(place: Place
         (adapter,) = status["storage_manager"]["l2_adapters"]
         assert status["is_healthy"] is True
         assert adapter["counts"]["objects_stored"] == 2 * CHUNKS_PER_REQUEST
+        assert [(each["object_group"], each["bytes"]) for each in adapter["objects"]] == [(0, OBJECT_BYTES)]
+        assert one.metric("couchbase_lm_cache_object_bytes") == OBJECT_BYTES
         assert PASSWORD not in one.get("/config") + one.get("/status") + one.get("/env")
         one.stop()
         assert PASSWORD not in one.log.read_text()
@@ -146,6 +149,9 @@ def test_two_servers_in_turn_answer_from_couchbase_and_stop_cleanly(place: Place
         other.await_up()
         other.bench(2)
         assert other.metric("lmcache_mp_lookup_hit_l2_tokens_total") >= 2 * 2048
+        loads = other.metric("couchbase_lm_cache_load_seconds_count")
+        assert loads >= 2  # what was read from L1 is loaded again
+        assert other.metric("couchbase_lm_cache_loaded_bytes_total") == loads * CHUNKS_PER_REQUEST * OBJECT_BYTES
         other.stop()
 
 
