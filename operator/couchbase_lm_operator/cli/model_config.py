@@ -43,9 +43,10 @@ def config_from_file(path: str) -> ModelConfig:
     Raises:
         BadInputError: it cannot be read or is no JSON object.
     """
-    found = parse_model_config(read_text(path), path)
+    source = "standard input" if path == STANDARD_INPUT else path
+    found = parse_model_config(read_text(path), source)
     if isinstance(found, MalformedModelConfig):
-        raise BadInputError(f"{path} is no config.json: {found.detail}.")
+        raise BadInputError(f"{source} is no config.json: {found.detail}.")
     return found
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 _OPTIONS = {
     "spec.engine.tensorParallelSize": "--tensor-parallel-size",
     "spec.engine.pipelineParallelSize": "--pipeline-parallel-size",
+    "spec.engine.decodeContextParallelSize": "--decode-context-parallel-size",
     "spec.engine.kvCacheDtype": "--kv-cache-dtype",
     "spec.engine.dtype": "--dtype",
     "spec.engine.blockSize": "--block-size",
     "spec.engine.maxModelLen": "--max-model-len",
     "spec.engine.attentionBackend": "--attention-backend",
     "spec.cache.chunkSize": "--chunk-size",
+    "spec.cache.l1Size": "L1 of",
     "spec.cache.workingSet.tokensPerContext": "--tokens-per-context",
     "spec.model.override with kvBytesPerToken and blockSize": (
         "--override-kv-bytes-per-token and --override-block-size"

@@ -31,7 +31,9 @@ def l1_wanted_bytes(contexts: ContextBytes, context_tokens: int, longest_tokens:
     the share above it.
     """
     step_tokens = min(contexts.batched_tokens, longest_tokens)
-    needed = max(contexts.loaded_bytes(longest_tokens), contexts.stored_bytes(step_tokens))
+    # one chunk at least, also where a context is never that long
+    one_chunk = contexts.needed_bytes(contexts.chunk_tokens)
+    needed = max(contexts.loaded_bytes(longest_tokens), contexts.stored_bytes(step_tokens), one_chunk)
     wanted = max(CONCURRENT_RESTORES * contexts.loaded_bytes(context_tokens), -(-needed * 100 // _FREE_PERCENT))
     return max(round_up(-(-wanted * L1_MARGIN_PERCENT // 100), GIB), GIB)
 
