@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from couchbase_lm_operator import names
+from couchbase_lm_operator.core.payoff import shown_seconds
 from couchbase_lm_operator.io.kube_api import KINDS, MERGE_PATCH
 from couchbase_lm_operator.metrics import REGISTRY
 from couchbase_lm_operator.work_queue import Key
@@ -80,9 +81,15 @@ async def test_the_predicted_size_verifies_and_reading_ends_with_the_speed(world
         pod.tell((0, LONE_RANK, size), loads=19, loaded_bytes=20 * size, seconds=1.0)
         await _pass(runtime, world)
         assert await world.versions() == versions
+        predicted = (await world.status())["capacity"]
         pod.tell((0, LONE_RANK, size), loads=20, loaded_bytes=1234 * 10**6, seconds=1.0)
         await _pass(runtime, world)
-        assert (await world.status())["observation"] == {**recorded, "loadBytesPerSecond": 1_200_000_000}
+        after = await world.status()
+        assert after["observation"] == {**recorded, "loadBytesPerSecond": 1_200_000_000}
+        observed_seconds = after["capacity"]["loadedBytesPerContext"] / 1.2e9
+        assert after["capacity"]["loadTime"] == f"{shown_seconds(observed_seconds):g}s"
+        assert after["capacity"]["loadTime"] != predicted["loadTime"]
+        assert after["capacity"]["quota"] == predicted["quota"]
 
         versions, asked = await world.versions(), len(pod.paths)
         pod.tell((0, LONE_RANK, size + 1), loads=90, loaded_bytes=10**12, seconds=1.0)
