@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from couchbase_lm_operator.__main__ import main
+from tests.core.planning import spec_dict
 from tests.model_hub import COMMIT, running_hub
 
 if TYPE_CHECKING:
@@ -184,3 +185,39 @@ def test_it_imports_nothing_heavy_and_starts_at_once(tmp_path: Path) -> None:
     loaded, cpu_seconds = json.loads(done.stderr)
     assert not HEAVY & set(loaded)
     assert cpu_seconds < 0.5
+
+
+@pytest.mark.parametrize(
+    ("engine", "vendor", "arguments"),
+    [
+        ({}, "NVIDIA", ()),
+        (
+            {"tensorParallelSize": 4, "kvCacheDtype": "fp8"},
+            "NVIDIA",
+            ("--tensor-parallel-size=4", "--kv-cache-dtype=fp8"),
+        ),
+        (
+            {"pipelineParallelSize": 2, "maxModelLen": 9000},
+            "CPU",
+            ("--pipeline-parallel-size=2", "--max-model-len=9000"),
+        ),
+        ({"dtype": "float32", "maxModelLen": 9000}, "CPU", ("--dtype=float32", "--max-model-len=9000")),
+    ],
+    ids=["plain", "split", "piped", "wide"],
+)
+def test_a_plan_of_a_resource_has_the_same_numbers(
+    tmp_path: Path, engine: dict[str, Any], vendor: str, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_8B))
+    resource = {
+        "apiVersion": "lmcache-couchbase.io/v1alpha1",
+        "kind": "LMCacheCouchbase",
+        "metadata": {"name": "same"},
+        "spec": spec_dict(engine=engine, accelerator={"vendor": vendor}),
+    }
+    command = ["plan", "-", "--model-config", str(tmp_path / "config.json"), "-o", "json"]
+    planned = CliRunner().invoke(main, command, input=yaml.safe_dump(resource))
+    assert planned.exit_code == 0, planned.output
+    numbers = json.loads(planned.stdout)["numbers"]
+    found = answer("--platform", {"NVIDIA": "cuda", "CPU": "cpu"}[vendor], *arguments)
+    assert numbers == {name: found[name] for name in numbers}

@@ -37,7 +37,10 @@ def report(found: Estimate) -> str:
         "The pods\n" + table(_pod_rows(found)),
         *(f"Warning: {each}" for each in found.sizing.warnings),
         table(
-            [*number_rows(found.sizing), ("keyPrefixFingerprint", found.fingerprint, "start of all keys")],
+            [
+                *number_rows(found.sizing),
+                ("keyPrefixFingerprint", found.fingerprint, "of the layout, for key prefixes"),
+            ],
             ("NUMBER", "VALUE", "MEANING"),
         ),
     ]
