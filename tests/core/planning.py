@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 QWEN3_8B: dict[str, Any] = {
     "model_type": "qwen3",
     "hidden_size": 4096,
+    "intermediate_size": 12288,
     "num_hidden_layers": 36,
     "num_attention_heads": 32,
     "num_key_value_heads": 8,

@@ -55,6 +55,21 @@ def test_without_a_usable_config_nothing_is_planned(found: Any, kind: type[Wait 
         ({"engine": {"blockSize": 24}}, Reason.INVALID_SPEC, "spec.engine.blockSize 24"),
         ({"engine": {"blockSize": 16}, "accelerator": {"vendor": "CPU"}}, Reason.INVALID_SPEC, "spec.engine.blockSize"),
         ({"engine": {"tensorParallelSize": 3}}, Reason.INVALID_SPEC, "spec.engine.tensorParallelSize 3"),
+        (
+            {"engine": {"maxModelLen": 40961}},
+            Reason.INVALID_SPEC,
+            "spec.engine.maxModelLen 40961 is more than the 40960",
+        ),
+        (
+            {"engine": {"extraArgs": ["--speculative-config", '{"method": "mtp"}']}},
+            Reason.FLAG_NOT_ALLOWED,
+            "spec.engine.extraArgs[0] is --speculative-config: remove it",
+        ),
+        (
+            {"engine": {"extraArgs": ["--max-num-batched-tokens=all"]}},
+            Reason.FLAG_NOT_ALLOWED,
+            "spec.engine.extraArgs[0] is --max-num-batched-tokens",
+        ),
         ({"engine": {"startupTimeout": "0"}}, Reason.INVALID_SPEC, "spec.engine.startupTimeout"),
         ({"terminationGracePeriod": "5s"}, Reason.INVALID_SPEC, "spec.terminationGracePeriod 5s"),
         (

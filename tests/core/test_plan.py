@@ -10,7 +10,7 @@ import pytest
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
-from couchbase_lm_operator.core.facts import template_facts
+from couchbase_lm_operator.core.facts import current_model, template_facts
 from couchbase_lm_operator.core.observed import SecretValue
 from couchbase_lm_operator.core.render import pod_template_hash, render
 from tests.core.planning import (
@@ -234,3 +234,29 @@ def test_the_demo_model_fits_the_smallest_l1() -> None:
     sizing = plan.sizing
     assert (sizing.attention_bytes_per_token, sizing.chunk_size_tokens, sizing.documents_per_chunk) == (23_040, 256, 7)
     assert (sizing.l1_bytes, sizing.shared_memory_bytes) == (1 << 30, 5 << 29)
+
+
+def test_status_has_the_sizes_of_the_model_and_whether_they_pay_off() -> None:
+    facts = template_facts(BASE)
+    model, capacity = facts["model"], facts["capacity"]
+    assert (model["modelType"], model["evidence"]) == ("qwen3", "real run")
+    assert model["kvBytesPerToken"] == {"rank": 147_456, "all": 147_456}
+    assert (model["objectBytes"], model["ranks"], model["documentsPerChunk"]) == ([256 * 147_456], 1, 37)
+    assert "stateBytes" not in model
+    assert capacity["bytesPerContext"] == capacity["loadedBytesPerContext"] == 32 * 256 * 147_456
+    # at 2 GB/s, and at 150 TFLOP/s for some 16 GFLOP per token
+    assert (capacity["loadTime"], capacity["worthwhile"]) == ("0.6s", True)
+    assert facts["prediction"] == {"objectBytes": model["objectBytes"], "ranks": 1}
+
+
+def test_the_largest_object_of_ranks_with_different_layers_is_predicted() -> None:
+    plan = plan_of(spec_of(engine={"pipelineParallelSize": 5, "tensorParallelSize": 2}))
+    # 36 layers as 7, 7, 7, 8, 7
+    assert template_facts(plan)["prediction"] == {"objectBytes": [256 * 8 * 2048], "ranks": 10}
+    assert template_facts(plan)["model"]["kvBytesPerToken"] == {"rank": 8 * 2048, "all": 36 * 4096}
+
+
+def test_what_an_older_operator_recorded_of_a_model_is_told_in_todays_form() -> None:
+    assert current_model({"objectBytes": 5, "ranks": 1}) == {"objectBytes": [5], "ranks": 1}
+    assert current_model({"objectBytes": [5, 6]}) == {"objectBytes": [5, 6]}
+    assert current_model({}) == {}
