@@ -16,7 +16,6 @@ from couchbase_lm_operator.core.model_shape import overridden_shape, read_shape
 from couchbase_lm_operator.core.quantity import GIB, MIB
 from couchbase_lm_operator.core.refusal import RefusedError
 from tests.core.planning import QWEN3_8B
-from tests.core.sizing_truth import REGISTERED, STORED, Registered, Stored
 
 
 def size_of(config: dict[str, Any], engine: dict[str, Any] | None = None, **changes: Any) -> sizing.Sizing:
@@ -24,38 +23,6 @@ def size_of(config: dict[str, Any], engine: dict[str, Any] | None = None, **chan
     shape = read_shape({"torch_dtype": "bfloat16", **config}, "config.json")
     inputs: dict[str, Any] = {"l1_bytes": 1 << 50, "max_l1_bytes": 1 << 50, **changes}
     return sizing.size(shape, sizing.SizingInputs(engine=EngineLayout(**(engine or {})), **inputs))
-
-
-@pytest.mark.parametrize("row", STORED, ids=lambda row: row.case)
-def test_objects_have_the_size_that_a_real_engine_stored(row: Stored) -> None:
-    sized = size_of(
-        row.config,
-        {
-            "platform": "cpu",
-            "block_size": row.block_tokens,
-            "tensor_parallel_size": row.tensor_parallel_size,
-            "pipeline_parallel_size": row.pipeline_parallel_size,
-        },
-        chunk_tokens=row.chunk_tokens,
-        context_tokens=row.prompt_tokens,
-    )
-    assert set(row.object_bytes) == set(sized.object_bytes)
-    assert sized.chunks_per_context == row.object_count
-
-
-@pytest.mark.parametrize("row", REGISTERED, ids=lambda row: f"{row.model}-{row.kv_cache_dtype}")
-def test_public_models_have_the_size_that_vllm_registers(row: Registered) -> None:
-    sized = size_of(
-        row.config,
-        {
-            "block_size": row.block_tokens,
-            "tensor_parallel_size": row.tensor_parallel_size,
-            "kv_cache_dtype": row.kv_cache_dtype or "auto",
-        },
-        chunk_tokens=row.chunk_tokens,
-    )
-    assert sized.attention_bytes_per_token_per_rank == row.bytes_per_token_rank
-    assert sized.object_bytes == (row.object_bytes,)
 
 
 @pytest.mark.parametrize(
@@ -67,37 +34,6 @@ def test_a_chunk_that_the_engine_refuses_is_refused_before_it_starts(chunk: int,
         size_of(QWEN3_8B, {"block_size": block}, chunk_tokens=chunk)
     assert caught.value.verdict.reason == Reason.CHUNK_SIZE_INVALID
     assert f"spec.cache.chunkSize {chunk}" in caught.value.verdict.message
-
-
-@pytest.mark.parametrize(
-    ("context", "documents_per_context", "l1_gib"),
-    [(10_000, 1443, 8), (10_288, 1480, 8), (128_000, 18_500, 97)],
-)
-def test_worked_example_of_qwen3_8b(context: int, documents_per_context: int, l1_gib: int) -> None:
-    sized = size_of(QWEN3_8B, context_tokens=context, max_context_tokens=context, l1_bytes=None)
-    assert (sized.chunk_size_tokens, sized.object_bytes) == (256, (36 * MIB,))
-    assert sized.documents_per_chunk == 37
-    assert sized.chunks_per_context * sized.documents_per_chunk == documents_per_context
-    assert sized.l1_bytes == l1_gib * GIB
-    assert sized.longest_cacheable_tokens >= sized.chunks_per_context * sized.chunk_size_tokens
-
-
-@pytest.mark.parametrize(
-    ("case", "tensor", "context", "documents_per_chunk", "l1_gib"),
-    [
-        ("meta-llama/Meta-Llama-3.1-70B", 4, 10_000, 84, 17),
-        ("meta-llama/Meta-Llama-3.1-405B", 8, 10_000, 136, 27),
-        ("Qwen/Qwen3-0.6B", 1, 10_000, 29, 6),
-    ],
-)
-def test_worked_examples_of_other_models(
-    case: str, tensor: int, context: int, documents_per_chunk: int, l1_gib: int
-) -> None:
-    config = next(row.config for row in REGISTERED if row.model == case)
-    sized = size_of(
-        config, {"tensor_parallel_size": tensor}, context_tokens=context, max_context_tokens=context, l1_bytes=None
-    )
-    assert (sized.documents_per_chunk, sized.l1_bytes) == (documents_per_chunk, l1_gib * GIB)
 
 
 def test_fewer_kv_heads_than_ranks_are_kept_once_per_rank() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.engine_checks import DEFAULT_CHUNK_TOKENS
 from couchbase_lm_operator.core.layout_groups import rank_bytes
 from couchbase_lm_operator.core.quantity import KIB, MIB
 from couchbase_lm_operator.core.refusal import RefusedError
@@ -18,7 +19,6 @@ from couchbase_lm_operator.core.refusal import RefusedError
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.kv_layout import KvLayout
 
-DEFAULT_CHUNK_TOKENS = 256
 DEFAULT_SHARD_BYTES = MIB
 MAX_SHARD_BYTES = 16 * MIB
 DOCUMENT_OVERHEAD_BYTES = 3 * KIB // 10

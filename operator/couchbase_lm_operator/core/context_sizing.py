@@ -22,9 +22,10 @@ class ContextBytes:
     shard_bytes: int
 
     @property
-    def batched_tokens(self) -> int:
-        """Return the tokens of one step of the engine."""
-        return self.layout.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
+    def step_tokens(self) -> int:
+        """Return the tokens of one step of the engine; with recurrent states a step ends at a block."""
+        batched, block = self.layout.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS, self.layout.block_tokens
+        return max(batched // block, 1) * block if self.layout.has_states else batched
 
     @property
     def chunk_bytes(self) -> int:
@@ -64,7 +65,7 @@ class ContextBytes:
 
     def needed_bytes(self, tokens: int) -> int:
         """Return what must fit into L1 at once to load such a context, or to store one step of it."""
-        return max(self.loaded_bytes(tokens), self.stored_bytes(min(tokens, self.batched_tokens)))
+        return max(self.loaded_bytes(tokens), self.stored_bytes(min(tokens, self.step_tokens)))
 
     def _groups(self) -> tuple[ObjectGroup, ...]:
         """Return the object groups of all ranks."""
@@ -76,10 +77,8 @@ class ContextBytes:
 
     def _stored(self, group: ObjectGroup, tokens: int) -> int:
         """Return the objects of a group: a snapshot is there only for the chunks that end a step of the engine."""
-        chunks, block = self.chunks(tokens), self.layout.block_tokens
-        if group.kind != "recurrent" or self.batched_tokens < 2 * block:
-            return chunks
-        return min(chunks, -(-tokens // (self.batched_tokens // block * block)))
+        chunks = self.chunks(tokens)
+        return min(chunks, -(-tokens // self.step_tokens)) if group.kind == "recurrent" else chunks
 
     def _documents(self, group: ObjectGroup) -> int:
         return chunking.documents_of(group.object_bytes(self.chunk_tokens), self.shard_bytes)

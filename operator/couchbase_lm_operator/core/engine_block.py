@@ -51,11 +51,9 @@ def engine_block_tokens(engine: EngineLayout, *, is_latent: bool) -> int:
             Reason.INVALID_SPEC,
             f"spec.engine.blockSize {engine.block_size}: on {engine.platform} this model takes multiples of {step}.",
         )
-    if engine.platform == CPU and is_latent and engine.block_size != _CPU_LATENT_BLOCK_TOKENS:
-        raise RefusedError(
-            Reason.INVALID_SPEC,
-            f"spec.engine.blockSize {engine.block_size}: latent attention on cpu takes {_CPU_LATENT_BLOCK_TOKENS}.",
-        )
+    if engine.platform == CPU and is_latent:
+        # vLLM overrides the flag
+        return default
     return engine.block_size
 
 

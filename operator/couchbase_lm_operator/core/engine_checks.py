@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.layer_cache import Heads, Latent, State
+from couchbase_lm_operator.core.quantity import round_up
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.kv_layout import EngineLayout
     from couchbase_lm_operator.core.model_shape import ModelShape
+
+DEFAULT_CHUNK_TOKENS = 256
+"""LMCache's own; chunks start from its next multiple of the block."""
 
 _PLATFORMS = ("cuda", "cpu")
 _MAX_RANKS = 4096
@@ -26,7 +30,7 @@ def check(shape: ModelShape, engine: EngineLayout) -> None:
         RefusedError: naming the field.
     """
     if engine.platform not in _PLATFORMS:
-        raise _invalid(f"platform {engine.platform[:64]!r} is not one of {', '.join(_PLATFORMS)}.")
+        raise _invalid(f"Platform {engine.platform[:64]!r} is not one of {', '.join(_PLATFORMS)}.")
     sizes = {
         "tensorParallelSize": engine.tensor_parallel_size,
         "pipelineParallelSize": engine.pipeline_parallel_size,
@@ -47,18 +51,19 @@ def check(shape: ModelShape, engine: EngineLayout) -> None:
 
 
 def batched_tokens(engine: EngineLayout, block_tokens: int) -> int:
-    """Return ``--max-num-batched-tokens`` of a model with states: by default every block gets a snapshot.
+    """Return ``--max-num-batched-tokens`` of a model with states: by default every usual chunk gets a snapshot.
 
     Raises:
         RefusedError: the given value is below one block, which the engine refuses.
     """
     given = engine.max_num_batched_tokens
+    usual = round_up(DEFAULT_CHUNK_TOKENS, block_tokens) + block_tokens - 1
     if given is None:
-        return 2 * block_tokens - 1
+        return usual
     if given < block_tokens:
         raise _invalid(
-            f"max-num-batched-tokens {given} is below the KV block of {block_tokens} tokens that this model's states "
-            f"need: use {2 * block_tokens - 1}, or remove it."
+            f"--max-num-batched-tokens {given} is below the KV block of {block_tokens} tokens that this model's states "
+            f"need: use {usual}, or remove it."
         )
     return given
 
@@ -95,7 +100,7 @@ def _check_context_parallelism(shape: ModelShape, engine: EngineLayout) -> None:
     caches = {cache for layer in shape.layers for cache in layer}
     if any(isinstance(cache, State) or (isinstance(cache, Heads) and cache.window_tokens) for cache in caches):
         raise _unsupported(
-            f"decodeContextParallelSize {context} with sliding windows or recurrent states was never compared."
+            f"spec.engine.decodeContextParallelSize {context} with sliding windows or recurrent states was never compared."
         )
 
 
@@ -103,24 +108,34 @@ def _check_platform(shape: ModelShape, engine: EngineLayout) -> None:
     is_sparse = any(isinstance(cache, Latent) and cache.is_sparse for layer in shape.layers for cache in layer)
     if engine.platform == "cpu" and is_sparse:
         raise _unsupported(f"vLLM on cpu cannot run the sparse attention of {shape.model_type}.")
+    if engine.platform == "cpu" and engine.mamba_ssm_cache_dtype not in (None, "auto", "float32"):
+        raise _invalid("--mamba-ssm-cache-dtype: on cpu states are float32; whether others work depends on the host.")
+    if not engine.prefix_caching and _has_states(shape):
+        raise _invalid(f"The states of {shape.model_type} are only kept with prefix caching: do not disable it.")
 
 
 def _check_speculation(shape: ModelShape, engine: EngineLayout) -> None:
     method = engine.speculative_method
-    if method is None or method in _CACHELESS_METHODS:
+    if method is None:
+        return
+    if _has_states(shape):
+        raise _unsupported(f"Speculative method {method[:64]!r} widens the states of {shape.model_type}.")
+    if method in _CACHELESS_METHODS:
         return
     if method not in MTP_METHODS:
         raise _unsupported(
-            f"speculative method {method[:64]!r} keeps a cache of a draft model, whose layers nobody knows here."
+            f"Speculative method {method[:64]!r} keeps a cache of a draft model, whose layers nobody knows here."
         )
     if not shape.speculative_layers:
-        raise _invalid(f"speculative method {method!r}: config.json has no layers for it (num_nextn_predict_layers).")
-    if any(isinstance(cache, State) for layer in shape.layers for cache in layer):
-        raise _unsupported(f"speculative method {method!r} widens the states of {shape.model_type}.")
+        raise _invalid(f"Speculative method {method!r}: config.json has no layers for it (num_nextn_predict_layers).")
+
+
+def _has_states(shape: ModelShape) -> bool:
+    return any(isinstance(cache, State) for layer in shape.layers for cache in layer)
 
 
 def _invalid(told: str) -> RefusedError:
-    return RefusedError(Reason.INVALID_SPEC, told[0].upper() + told[1:] if not told.startswith("spec.") else told)
+    return RefusedError(Reason.INVALID_SPEC, told)
 
 
 def _unsupported(told: str) -> RefusedError:

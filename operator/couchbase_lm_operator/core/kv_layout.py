@@ -25,7 +25,8 @@ class EngineLayout:
     ``platform`` is ``cuda`` or ``cpu``. ``dtype`` and ``block_size`` (tokens) are the flags, None without
     one; with numbers that a person gave, ``block_size`` is required. ``separate_object_groups`` None means
     worked out: needed with recurrent states, chosen with sliding windows. ``hybrid_kv_cache`` False is
-    ``--disable-hybrid-kv-cache-manager``. ``num_speculative_layers`` 0 takes the checkpoint's own.
+    ``--disable-hybrid-kv-cache-manager``, ``prefix_caching`` False ``--no-enable-prefix-caching``.
+    ``num_speculative_layers`` 0 takes the checkpoint's own.
     ``is_whole_chunk_stored`` None is what LMCache's own transfer does: windows are cut on CUDA only;
     engine-driven transfer never cuts.
     """
@@ -46,6 +47,7 @@ class EngineLayout:
     mamba_cache_dtype: str | None = None
     max_num_batched_tokens: int | None = None
     is_whole_chunk_stored: bool | None = None
+    prefix_caching: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class KvLayout:
     ``stages`` are the kernel groups of one rank of each pipeline stage; ``copies_per_stage`` ranks of a
     stage store different objects (1 for purely latent attention: its ranks hold the same bytes).
     ``block_tokens`` is what a chunk must be a multiple of. ``is_single_transfer_group`` says whether
-    engine-driven transfer can carry it. ``required_flags`` are what pods must carry, by program.
+    engine-driven transfer can carry it, ``has_padded_states`` whether snapshots leave part of a page empty.
+    ``required_flags`` are what pods must carry, by program.
     """
 
     evidence: str
@@ -65,6 +68,7 @@ class KvLayout:
     kv_dtype: str
     separate_object_groups: bool
     is_single_transfer_group: bool
+    has_padded_states: bool = False
     max_num_batched_tokens: int | None = None
     required_flags: dict[str, dict[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -86,7 +90,7 @@ class KvLayout:
 
     @property
     def state_bytes_per_rank(self) -> int:
-        """Return the bytes of one snapshot on the rank that holds most, as LMCache stores it."""
+        """Return the bytes of one snapshot on the rank that holds most, as the engine keeps it."""
         return max(sum(group.state_bytes for group in stage) for stage in self.stages)
 
     @property
@@ -144,6 +148,7 @@ def layout(shape: ModelShape, engine: EngineLayout) -> KvLayout:
         kv_dtype=grouped.kv_dtype,
         separate_object_groups=separate,
         is_single_transfer_group=grouped.is_single_transfer_group,
+        has_padded_states=grouped.has_padded_states,
         max_num_batched_tokens=batched or engine.max_num_batched_tokens,
         required_flags=_required_flags(separate=separate, batched_tokens=batched),
         warnings=grouped.warnings,
@@ -158,6 +163,7 @@ def _overridden(bytes_per_token: int, shape: ModelShape, engine: EngineLayout) -
         layers=0,
         bytes_per_token=bytes_per_token,
         state_bytes=0,
+        stored_state_bytes=0,
         window_tokens=None,
         block_tokens=block,
         context_parallel=1,

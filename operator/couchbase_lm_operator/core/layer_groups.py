@@ -35,6 +35,7 @@ class GroupedLayers:
     has_states: bool
     has_windows: bool
     is_single_transfer_group: bool
+    has_padded_states: bool
     warnings: tuple[str, ...]
 
 
@@ -64,6 +65,7 @@ def group_layers(shape: ModelShape, engine: EngineLayout) -> GroupedLayers:
         has_states=has_states,
         has_windows=any(isinstance(cache, Heads) and cache.window_tokens is not None for cache in caches),
         is_single_transfer_group=len(caches) == 1 and not has_states,
+        has_padded_states=sizes.has_padded_states(),
         warnings=sizes.warnings(),
     )
 
@@ -90,6 +92,14 @@ class _Sizes:
                 counts[cache] = (first, count + 1)
         return tuple(self._group(cache, first, count) for cache, (first, count) in counts.items())
 
+    def has_padded_states(self) -> bool:
+        """Say whether a snapshot leaves a part of its page empty."""
+        pages = {
+            size_bytes if isinstance(cache, State) else size_bytes * self.blocks[cache]
+            for cache, size_bytes in self.bytes.items()
+        }
+        return len(pages) > 1 and any(isinstance(cache, State) for cache in self.bytes)
+
     def warnings(self) -> tuple[str, ...]:
         """Return what a person should know about these sizes."""
         is_open = self._is_sparse and self.kv_dtype in element_types.FP8 and self._engine.attention_backend is None
@@ -103,8 +113,10 @@ class _Sizes:
         """Return the bytes of a token, or of a snapshot, in one layer of one rank."""
         engine = self._engine
         if isinstance(cache, State):
+            # on CPU vLLM keeps recurrent states in float32 whatever the model says
+            flag = "float32" if engine.platform == engine_block.CPU else engine.mamba_ssm_cache_dtype
             return element_types.state_bytes(
-                cache, self._dtype, engine.tensor_parallel_size, engine.mamba_cache_dtype, engine.mamba_ssm_cache_dtype
+                cache, self._dtype, engine.tensor_parallel_size, engine.mamba_cache_dtype, flag
             )
         return element_types.token_bytes(
             cache,
@@ -137,21 +149,24 @@ class _Sizes:
 
     def _group(self, cache: LayerCache, first_layer: int, layers: int) -> KernelGroup:
         block, size_bytes = self.blocks[cache], self.bytes[cache]
-        state_bytes = 0
-        if isinstance(cache, State):
-            # LMCache sees a page as block x 16-byte rows of attention, as many rows as the snapshot needs
-            row_bytes = -(-size_bytes // block)
-            state_bytes = layers * block * _STATE_STEP_BYTES * -(-row_bytes // _STATE_STEP_BYTES)
+        is_state = isinstance(cache, State)
         return KernelGroup(
             first_layer=first_layer,
             layers=layers,
-            bytes_per_token=0 if state_bytes else layers * size_bytes,
-            state_bytes=state_bytes,
+            bytes_per_token=0 if is_state else layers * size_bytes,
+            state_bytes=layers * size_bytes if is_state else 0,
+            stored_state_bytes=layers * _stored_page_bytes(size_bytes, block) if is_state else 0,
             window_tokens=cache.window_tokens if isinstance(cache, Heads) else None,
             block_tokens=block,
             context_parallel=self._engine.decode_context_parallel_size,
             is_whole_chunk_stored=self._is_whole_chunk_stored,
         )
+
+
+def _stored_page_bytes(state_bytes: int, block_tokens: int) -> int:
+    """Return what LMCache stores of a snapshot: it sees the page as so many bytes for each token of a block."""
+    row_bytes = -(-state_bytes // block_tokens)
+    return block_tokens * _STATE_STEP_BYTES * -(-row_bytes // _STATE_STEP_BYTES)
 
 
 def _kind(cache: LayerCache) -> tuple[int | None, bool]:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 class KernelGroup:
     """Layers of one rank that are cached alike.
 
-    ``bytes_per_token`` counts all ``layers`` of an attention group, ``state_bytes`` is one snapshot of all
-    layers of a recurrent one as LMCache stores it; the other is 0. ``window_tokens`` is None when nothing is
-    cut. ``is_whole_chunk_stored`` is True on CPU: windows and states of every block are stored.
+    ``bytes_per_token`` counts all ``layers`` of an attention group, ``state_bytes`` one snapshot of all layers
+    of a recurrent one, ``stored_state_bytes`` what LMCache makes of it; the others are 0. ``window_tokens``
+    is None when nothing is cut. ``is_whole_chunk_stored`` is True on CPU: windows and states of every block are stored.
     """
 
     first_layer: int
     layers: int
     bytes_per_token: int
     state_bytes: int
+    stored_state_bytes: int
     window_tokens: int | None
     block_tokens: int
     context_parallel: int
@@ -31,7 +32,7 @@ class KernelGroup:
     def chunk_bytes(self, chunk_tokens: int) -> int:
         """Return the bytes of one chunk on one rank."""
         if self.is_recurrent:
-            return self.state_bytes * (chunk_tokens // self.block_tokens if self.is_whole_chunk_stored else 1)
+            return self.stored_state_bytes * (chunk_tokens // self.block_tokens if self.is_whole_chunk_stored else 1)
         stored = chunk_tokens
         if self.window_tokens is not None and not self.is_whole_chunk_stored:
             stored = min(chunk_tokens, self.window_tokens)

@@ -30,7 +30,7 @@ def l1_wanted_bytes(contexts: ContextBytes, context_tokens: int, longest_tokens:
     Below the watermark nothing is evicted, and a context is allocated all or nothing: what is free is only
     the share above it.
     """
-    step_tokens = min(contexts.batched_tokens, longest_tokens)
+    step_tokens = min(contexts.step_tokens, longest_tokens)
     # one chunk at least, also where a context is never that long
     one_chunk = contexts.needed_bytes(contexts.chunk_tokens)
     needed = max(contexts.loaded_bytes(longest_tokens), contexts.stored_bytes(step_tokens), one_chunk)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.attention_families import attention_heads
 from couchbase_lm_operator.core.config_fields import MAX_TOKENS, ConfigFields, shown
-from couchbase_lm_operator.core.model_families import FAMILIES
+from couchbase_lm_operator.core.model_families import FAMILIES, WRAPPERS
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
@@ -62,13 +62,17 @@ def read_shape(config: Config, where: str) -> ModelShape:
     text, text_where = text_config(config), _text_where(config, where)
     model_type = _model_type(text, text_where)
     family = FAMILIES.get(model_type)
-    fields = ConfigFields(text, text_where)
+    if text is not config:
+        _check_wrapper(config, model_type, where)
     if family is None:
-        raise fields.unsupported(
+        raise ConfigFields(text, text_where).unsupported(
             f"model_type {model_type!r} is not one that this version can size ({', '.join(SUPPORTED_MODEL_TYPES)})."
         )
+    fields = ConfigFields({**family.defaults, **text}, text_where)
     max_model_len = fields.integer("max_position_embeddings", "seq_length", "n_positions", high=MAX_TOKENS)
+    heads = attention_heads(fields)
     layers = family.read(fields)
+    speculative = family.read_next(fields) if family.read_next else ()
     unread = fields.first_unread()
     if unread is not None:
         raise fields.unsupported(f"model_type {model_type!r} with {unread} is a variant that this version cannot size.")
@@ -77,8 +81,8 @@ def read_shape(config: Config, where: str) -> ModelShape:
         architecture=_architecture(config),
         evidence=family.evidence,
         layers=layers,
-        speculative_layers=(),
-        attention_heads=attention_heads(fields),
+        speculative_layers=speculative,
+        attention_heads=heads,
         max_model_len=max_model_len,
         dtype=_dtype(text, config, where),
         kv_dtype=_kv_dtype(config, where),
@@ -113,6 +117,16 @@ def overridden_shape(config: Config, bytes_per_token: int, where: str) -> ModelS
         kv_dtype=_kv_dtype(config, where),
         override_bytes_per_token=bytes_per_token,
     )
+
+
+def _check_wrapper(config: Config, model_type: str, where: str) -> None:
+    """Refuse a decoder inside a model that is not known to keep only that decoder's cache."""
+    wrapper = _model_type(config, where)
+    if model_type not in WRAPPERS.get(wrapper, ()):
+        raise ConfigFields(config, where).unsupported(
+            f"model_type {wrapper!r} around a {model_type!r} is not one that this version can size "
+            f"({', '.join(sorted(WRAPPERS))})."
+        )
 
 
 def _text_field(config: Config) -> str:

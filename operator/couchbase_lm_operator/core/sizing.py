@@ -12,6 +12,7 @@ from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import chunking, memory_sizing
 from couchbase_lm_operator.core.bucket_quota import needed_per_node_bytes
 from couchbase_lm_operator.core.context_sizing import ContextBytes
+from couchbase_lm_operator.core.engine_block import CPU
 from couchbase_lm_operator.core.kv_layout import EngineLayout, layout
 from couchbase_lm_operator.core.layout_groups import rank_bytes
 from couchbase_lm_operator.core.refusal import RefusedError
@@ -103,6 +104,12 @@ def size(shape: ModelShape, inputs: SizingInputs) -> Sizing:
     """
     _check(inputs)
     kv = layout(shape, inputs.engine)
+    if inputs.is_engine_driven and not kv.is_single_transfer_group:
+        raise RefusedError(
+            Reason.INVALID_SPEC,
+            f"The layers of {shape.model_type} are cached in more than one way: LMCache's engine-driven transfer does "
+            "not support multiple KV transfer groups.",
+        )
     longest = inputs.max_context_tokens or shape.max_model_len
     context = inputs.context_tokens or min(DEFAULT_CONTEXT_TOKENS, longest)
     choice = (
@@ -110,6 +117,12 @@ def size(shape: ModelShape, inputs: SizingInputs) -> Sizing:
         if inputs.chunk_tokens is not None
         else chunking.choose_chunk(kv, context)
     )
+    if inputs.engine.platform == CPU and kv.has_padded_states:
+        raise RefusedError(
+            Reason.MODEL_NOT_SUPPORTED,
+            f"On cpu LMCache cannot take the states of {shape.model_type}: they do not fill the pages of "
+            f"{kv.block_tokens} tokens that the engine keeps them in.",
+        )
     objects = kv.object_bytes(choice.tokens)
     shard = inputs.shard_bytes or chunking.choose_shard_bytes(max(objects))
     costs = ContextBytes(kv, choice.tokens, shard)
