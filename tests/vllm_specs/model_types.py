@@ -27,12 +27,17 @@ _ADDED_BY_VLLM = {
 _LFM2 = {"block_ff_dim": 12288, "block_auto_adjust_ff_dim": True, "block_multiple_of": 256}
 _GRANITE_LAYERS = ["mamba", "mamba", "attention", "mamba", "mamba", "attention"]
 _LFM2_LAYERS = ["conv", "conv", "full_attention", "conv", "full_attention", "conv"]
+_GEMMA_VOCABULARIES = ("vocab_size", "vocab_size_per_layer_input")
 _KDA = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 128, "num_heads": 32}
 CHANGES: dict[str, dict[str, Any]] = {
-    "afmoe": {"score_func": "sigmoid"},
+    "afmoe": {"score_func": "sigmoid", "route_norm": True, "route_scale": 1.0, "n_group": 1, "topk_group": 1},
     "apertus": {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 512},
     "bloom": {"vocab_size": 512},
-    "dbrx": {"attn_config": {"kv_n_heads": 8, "clip_qkv": 8.0, "rope_theta": 10000.0}},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 8, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1},
+    },
+    "deepseek_v2": {"moe_intermediate_size": 1408},
     "deepseek_v32": {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64},
     "gemma3n_text": {
         "hidden_size": 256,
@@ -45,19 +50,35 @@ CHANGES: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {"num_hidden_layers": 6, "layer_types": _GRANITE_LAYERS},
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},
-    "hy_v3": {"first_k_dense_replace": 1},
+    "hy_v3": {"first_k_dense_replace": 1, "expert_hidden_dim": 1536, "route_norm": True},
     "kimi_linear": {
         "num_hidden_layers": 8,
         "mla_use_nope": True,
         "linear_attn_config": {**_KDA, "short_conv_kernel_size": 4},
     },
-    "lfm2": {**_LFM2, "block_dim": 2560, "conv_dim": 2560, "block_ffn_dim_multiplier": 1.0},
+    "lfm2": {
+        **_LFM2,
+        "block_dim": 2560,
+        "conv_dim": 2560,
+        "block_ffn_dim_multiplier": 1.0,
+        "num_hidden_layers": 6,
+        "layer_types": _LFM2_LAYERS,
+    },
     "lfm2_moe": {"num_hidden_layers": 6, "layer_types": _LFM2_LAYERS},
-    "longcat_flash": {"mla_scale_q_lora": True, "mla_scale_kv_lora": True},
-    "mimo_v2_flash": {"hybrid_layer_pattern": [0, 1, 1, 1] * 12},
+    "longcat_flash": {"mla_scale_q_lora": True, "mla_scale_kv_lora": True, "zero_expert_type": "identity"},
+    "mimo_v2_flash": {
+        "hybrid_layer_pattern": [0, 1, 1, 1] * 12,
+        "layernorm_epsilon": 1e-6,
+        "sliding_window_size": 128,
+        "swa_num_attention_heads": 64,
+        "swa_num_key_value_heads": 8,
+        "swa_head_dim": 192,
+        "swa_v_head_dim": 128,
+    },
     "minimax_m2": {"rotary_dim": 64, "scoring_func": "sigmoid"},
     "nemotron": {"num_key_value_heads": 8},
-    "qwen4_exp_text": {"output_gate_type": "swish"},
+    "nemotron_h": {"layers_block_type": ["mamba", "moe", "mamba", "attention", "mamba", "moe", "attention", "moe"]},
+    "qwen4_exp_text": {"output_gate_type": "sigmoid"},
 }
 """What vLLM reads and the library's defaults leave out, and smaller sizes for what is built with real tensors."""
 

@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 from vllm.v1.attention.backends.utils import get_supported_kv_cache_layouts, resolve_kv_cache_layout
 from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
-from vllm.v1.kv_cache_interface import UniformTypeKVCacheSpecs
+from vllm.v1.kv_cache_interface import MambaSpec, UniformTypeKVCacheSpecs
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec, get_shared_kv_cache_layers
 from vllm.v1.worker.utils import AttentionGroup, allocate_kv_cache, prepare_kernel_block_sizes
 
@@ -90,6 +91,7 @@ def _observe(vllm_config: VllmConfig, case: Case) -> dict[str, Any]:
         "prefix_caching": vllm_config.cache_config.enable_prefix_caching,
         "ranks": build_parallel_strategy_from_vllm_config(vllm_config, n_servers=1).kv_world_size,
         "specs": _summary(cache),
+        "state_bytes": sum(_state_bytes(spec) for _, spec in _layers(cache)),
         **managers.numbers(case.chunks),
     }
 
@@ -118,7 +120,6 @@ class _Managers:
             "attention_bytes_per_token": sum(
                 _block_bytes(group) // group.tokens_per_block for group in groups if not group.recurrent_state
             ),
-            "state_bytes": sum(_block_bytes(group) for group in groups if group.recurrent_state),
             "objects": {str(chunk): self._objects(chunk) for chunk in sorted({block, usual, 4 * usual, *chunks})},
         }
 
@@ -188,24 +189,31 @@ def _spec_of(group: Any, name: str) -> KVCacheSpec:
     return spec.kv_cache_specs[name] if isinstance(spec, UniformTypeKVCacheSpecs) else spec
 
 
+def _layers(cache: KVCacheConfig) -> Iterator[tuple[str, KVCacheSpec]]:
+    return ((name, _spec_of(group, name)) for group in cache.kv_cache_groups for name in group.layer_names)
+
+
+def _state_bytes(spec: KVCacheSpec) -> int:
+    """Return the bytes of a recurrent layer's state without the padding of its page, 0 for attention."""
+    return replace(spec, page_size_padded=None).page_size_bytes if isinstance(spec, MambaSpec) else 0
+
+
 def _summary(cache: KVCacheConfig) -> list[dict[str, Any]]:
     """Return the layers of each kind, for people who look for the cause of a difference."""
     counted: Counter[tuple[tuple[str, Any], ...]] = Counter()
-    for group in cache.kv_cache_groups:
-        for name in group.layer_names:
-            spec = _spec_of(group, name)
-            facts = {
-                "kind": type(spec).__name__,
-                "block": spec.block_size,
-                "page_bytes": spec.page_size_bytes,
-                "kv_heads": getattr(spec, "num_kv_heads", None),
-                "head": getattr(spec, "head_size", None),
-                "head_v": getattr(spec, "head_size_v", None),
-                "window": getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None),
-                "dtype": str(getattr(spec, "dtype", None) or getattr(spec, "dtypes", None)).replace("torch.", ""),
-                "shapes": str(getattr(spec, "shapes", "")),
-            }
-            counted[tuple((key, value) for key, value in facts.items() if value not in (None, ""))] += 1
+    for _, spec in _layers(cache):
+        facts = {
+            "kind": type(spec).__name__,
+            "block": spec.block_size,
+            "page_bytes": spec.page_size_bytes,
+            "kv_heads": getattr(spec, "num_kv_heads", None),
+            "head": getattr(spec, "head_size", None),
+            "head_v": getattr(spec, "head_size_v", None),
+            "window": getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None),
+            "dtype": str(getattr(spec, "dtype", None) or getattr(spec, "dtypes", None)).replace("torch.", ""),
+            "shapes": str(getattr(spec, "shapes", "")),
+        }
+        counted[tuple((key, value) for key, value in facts.items() if value not in (None, ""))] += 1
     return [{"layers": layers, **dict(facts)} for facts, layers in counted.items()]
 
 
