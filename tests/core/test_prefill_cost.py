@@ -101,3 +101,15 @@ def test_pairs_are_counted_as_one_by_one(tokens: int, span: int, is_stretch: boo
     seen = (at % span + 1 if is_stretch else min(at + 1, span) for at in range(tokens))
     assert Pairs(1, span, is_stretch).count(tokens) == sum(seen)
     assert Pairs(1).count(tokens) == tokens * (tokens + 1) // 2
+
+
+def test_fields_of_the_published_files_that_tell_nothing_about_caches_do_no_harm() -> None:
+    glm = CONFIGS["GLM-5.2"]
+    published = {
+        **glm,
+        "mlp_layer_types": ["dense"] * 3 + ["sparse"] * 75,
+        "indexer_types": ["full" if at < 3 or at % 4 == 2 else "shared" for at in range(78)],
+    }
+    assert cost_of(published) == cost_of(glm)
+    kimi = {name: value for name, value in CONFIGS["Kimi-Linear-48B"].items() if name != "max_position_embeddings"}
+    assert read_shape({**kimi, "model_max_length": 1 << 20}, "config.json").max_model_len == 1 << 20

@@ -23,8 +23,8 @@ _TELLING = re.compile(
     r"|sliding_window_(pattern|list)|attention_k_eq_v|partial_rotary_type|num_mem_blocks|use_mem|attention_other)"
     r"|_lora_rank$|state_size|layer_types$"
 )
-# Adapters and tokenisers carry these names for other things.
-_HARMLESS = frozenset({"sliding_window_pattern"})
+# Carried for other things: by adapters, and to tell which layers are mixtures of experts.
+_HARMLESS = frozenset({"sliding_window_pattern", "mlp_layer_types"})
 
 
 class ConfigFields:

@@ -69,7 +69,7 @@ def read_shape(config: Config, where: str) -> ModelShape:
             f"model_type {model_type!r} is not one that this version can size ({', '.join(SUPPORTED_MODEL_TYPES)})."
         )
     fields = ConfigFields({**family.defaults, **text}, text_where)
-    max_model_len = fields.integer("max_position_embeddings", "seq_length", "n_positions", high=MAX_TOKENS)
+    max_model_len = _max_model_len(fields)
     heads = attention_heads(fields)
     layers = family.read(fields)
     speculative = family.read_next(fields) if family.read_next else ()
@@ -110,9 +110,7 @@ def overridden_shape(config: Config, bytes_per_token: int, where: str) -> ModelS
         layers=(),
         speculative_layers=(),
         attention_heads=0,
-        max_model_len=ConfigFields(text, text_where).integer(
-            "max_position_embeddings", "seq_length", "n_positions", high=MAX_TOKENS
-        ),
+        max_model_len=_max_model_len(ConfigFields(text, text_where)),
         dtype=_dtype(text, config, where),
         kv_dtype=_kv_dtype(config, where),
         override_bytes_per_token=bytes_per_token,
@@ -145,6 +143,14 @@ def _model_type(config: Config, where: str) -> str:
             f"{where}: model_type is missing or not a short text. Is this the config.json of a model?",
         )
     return model_type
+
+
+def _max_model_len(fields: ConfigFields) -> int:
+    """Return the longest context: ``model_max_length`` alone where it is set, as vLLM has it (Kimi Linear)."""
+    given = fields.integer_or_none("model_max_length", high=MAX_TOKENS)
+    if given is not None:
+        return given
+    return fields.integer("max_position_embeddings", "seq_length", "n_positions", high=MAX_TOKENS)
 
 
 def _architecture(config: Config) -> str:
