@@ -220,3 +220,25 @@ def test_the_plugin_is_found_by_its_class() -> None:
     assert plugin_name(["other", "couchbase"], extra) == "couchbase"
     with pytest.raises(SettingsError, match="0 of remote_storage_plugins"):
         plugin_name(["other"], extra)
+
+
+def test_a_get_cancelled_in_the_middle_gives_everything_back(engine: Engine, place: Place) -> None:
+    engine.put(1, engine.chunk(1))
+    free = engine.memory.memory_allocator.memcheck
+    assert free()
+    place.emulator.faults.slow_seconds = 1.0
+    before = place.emulator.counters.kv_requests["GET"]
+    get = asyncio.run_coroutine_threadsafe(engine.connector.batched_get([key(1)] * 3), engine.loop)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while place.emulator.counters.kv_requests["GET"] == before:
+        assert time.monotonic() < deadline, "nothing was asked for"
+        time.sleep(0.01)
+    get.cancel()
+    began = time.monotonic()
+    place.emulator.faults.clear()
+    loaded = engine.run(engine.connector.get(key(1)))
+    assert loaded is not None, "the next call is not held up by the cancelled ones"
+    assert time.monotonic() - began < 5
+    assert loaded.get_ref_count() == 1
+    loaded.ref_count_down()
+    assert free()

@@ -18,7 +18,8 @@ from couchbase_lm_cache.direct.exchange import Lane, run
 from couchbase_lm_cache.direct.requests import Request
 from couchbase_lm_cache.direct.scram import ScramClient, choose_mechanism
 from couchbase_lm_cache.direct.stream import Stream
-from couchbase_lm_cache.direct.wire import BINARY_FLAGS, Opcode, ProtocolError, Status, leb128
+from couchbase_lm_cache.direct.wire import Opcode, ProtocolError, Status, leb128
+from couchbase_lm_cache.document_flags import BINARY_FLAGS
 from couchbase_lm_cache.sharding import checksum
 from couchbase_lm_cache.transport import Outcome, ShardRead, ShardWrite
 

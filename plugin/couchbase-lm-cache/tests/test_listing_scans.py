@@ -18,6 +18,8 @@ from conftest import PASSWORD, USERNAME
 from lmcache.v1.distributed.api import ObjectKey
 from lmcache_parts import KIB, MODEL, Driver, L1Memory, create_adapter, key, keys
 
+from couchbase_lm_cache import scanning
+
 BUCKET, ADMINISTRATOR = "lasting", ("Administrator", "password")
 
 
@@ -81,3 +83,25 @@ def test_objects_are_listed_once_without_their_shards_and_without_other_models(d
         assert sorted(listed(driver, page_size), key=str) == sorted(wanted, key=str)
     driver.adapter.delete(wanted[:3])
     assert sorted(listed(driver, 2), key=str) == sorted(wanted[3:], key=str)
+
+
+def test_one_scan_makes_many_pages(driver: Driver, l1: L1Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = keys(20, first=100)
+    assert driver.store(wanted, l1.filled(*[KIB] * 20)).is_successful()
+    scans, scan = [], scanning.scan
+
+    def counted(*arguments: Any) -> Iterator[str]:
+        scans.append(arguments)
+        return scan(*arguments)
+
+    monkeypatch.setattr(scanning, "scan", counted)
+    assert set(wanted) <= set(listed(driver, 7))
+    assert len(scans) == 1
+    everything = listed(driver, 100)
+    scans.clear()
+    assert listed(driver, 1) == everything
+    assert len(scans) == -(-len(everything) // 16), "what a scan may keep is bounded"
+    first, third = driver.adapter.list_l2_keys(MODEL, page_size=2), driver.adapter.list_l2_keys(MODEL, page_size=3)
+    again = driver.adapter.list_l2_keys(MODEL, page_size=2, cursor=first.next_page_token)
+    assert [entry.key.to_object_key() for entry in again.entries] == everything[2:4]
+    assert len(third.entries) == 3

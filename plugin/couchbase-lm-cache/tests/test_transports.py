@@ -149,9 +149,14 @@ def test_tls_verifies_against_the_given_ca_only(name: str) -> None:
             "transport": name,
         }
         credentials = Credentials(USERNAME, PASSWORD)
+        emulator.counters.kv_requests.clear()
         for trust in ({"tls_ca_file": str(emulator.ca_path)}, {"tls_skip_verify": True}):
             transport = connect(CouchbaseLMCacheConfig.from_dict(params | trust, environ={}), credentials, SECONDS)
             assert transport.write_json([("d", b"{}")], 0, SECONDS) == [Outcome.OK]
             transport.close()
+        if name == "direct":
+            # One message instead of two, and no slow hashing: nobody else can read the password here.
+            assert emulator.counters.kv_requests["SASL_AUTH"] > 0
+            assert emulator.counters.kv_requests["SASL_STEP"] == 0
         with pytest.raises(ConnectError, match="certificate"):
             connect(CouchbaseLMCacheConfig.from_dict(params, environ={}), credentials, 1.0)

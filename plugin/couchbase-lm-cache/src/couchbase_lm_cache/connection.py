@@ -33,6 +33,8 @@ _PARTIAL_LOOKUP_TIMEOUT_SECONDS = 0.5
 _ENOUGH_TO_ANSWER_SECONDS = 1.0
 _RECONNECT_AFTER_OUTAGE_SECONDS = 30.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 10.0
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 60.0, 3600.0
+"""Pauses between attempts to get the transport that was wished for, while a substitute does the work."""
 _ATTEMPT_SHARE = 0.8
 """Part of ``connect_timeout_seconds`` for one attempt: it must fail, and say why, before a strict start gives up."""
 _CALLS_WITHOUT_ANSWER = 2
@@ -83,6 +85,8 @@ class Connection:
         self._write_denied = False
         self._unanswered_calls = 0
         self._outage_since = time.monotonic()
+        self._retry_pause_seconds = FIRST_RETRY_SECONDS
+        self._retry_at = 0.0
         self._probed_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="couchbase-lm-connection", daemon=True)
 
@@ -231,9 +235,25 @@ class Connection:
         except CredentialsError:
             changed = False  # half-replaced files: the present connection goes on
         outage = self._state is ConnectionState.UNAVAILABLE
-        return changed or (outage and time.monotonic() - self._outage_since > _RECONNECT_AFTER_OUTAGE_SECONDS)
+        now = time.monotonic()
+        lasting = outage and now - self._outage_since > _RECONNECT_AFTER_OUTAGE_SECONDS
+        return changed or lasting or self._is_retry_due(now)
+
+    def _is_retry_due(self, now: float) -> bool:
+        """Whether a substitute works well and it is time to see if the wished-for transport does by now."""
+        is_substitute = self._transport is not None and bool(self._transport.notice)
+        return is_substitute and self._state is ConnectionState.READY and now >= self._retry_at
+
+    def _plan_retry(self, transport: Transport) -> None:
+        if not transport.notice:
+            self._retry_pause_seconds = FIRST_RETRY_SECONDS
+        self._retry_at = time.monotonic() + self._retry_pause_seconds
+        self._retry_pause_seconds = min(2 * self._retry_pause_seconds, LAST_RETRY_SECONDS)
 
     def _connect(self) -> bool:
+        is_retry = self._is_retry_due(time.monotonic())
+        if is_retry and self._transport is not None:
+            self._plan_retry(self._transport)
         try:
             credentials = self._credentials.read()
             limit = _ATTEMPT_SHARE * self._settings.connect_timeout_seconds
@@ -241,6 +261,10 @@ class Connection:
         except (ConnectError, CredentialsError) as error:
             self._not_connected(str(error))
             return False
+        if is_retry and transport.notice and credentials == self._used:
+            transport.close()  # another substitute is of no use
+            return True
+        self._plan_retry(transport)
         with self._changed:
             closed = self._state is ConnectionState.CLOSED
             if not closed:

@@ -1,9 +1,9 @@
 """Lists stored objects with Couchbase's range scan, which needs no index and no role but ``data_reader``.
 
-A scan tells the keys of all documents in a range, each data node in its own order, so a page is made of
-the smallest keys after the cursor: the cursor is simply the last key of the page before. It stays valid
-for ever, on every server, whatever is stored or removed meanwhile; the price is one scan of the remaining
-keys (no values) for each page. Couchbase supports range scans from 7.6 on, and not in ephemeral buckets.
+A scan tells the keys of all documents in a range, each vBucket in its own order, so a page is made of the
+smallest keys after the cursor: the cursor is simply the last key of the page before. It stays valid for
+ever, on every server, whatever is stored or removed meanwhile. A scan passes all keys that remain (no
+values), so what it found for the pages to come is kept for a while: one scan makes many pages.
 """
 
 from __future__ import annotations
@@ -11,25 +11,18 @@ from __future__ import annotations
 import base64
 import binascii
 import heapq
-from contextlib import contextmanager
+import threading
+import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from couchbase.exceptions import CouchbaseException, FeatureUnavailableException
-from couchbase.kv_range_scan import RangeScan, ScanTerm
-from couchbase.options import ScanOptions
-
-from couchbase_lm_cache import sdk_transport
 from couchbase_lm_cache.errors import ConnectError, ManifestError
 from couchbase_lm_cache.keys import KeyParts, parse_object_key
 from couchbase_lm_cache.sharding import parse_manifest
 from couchbase_lm_cache.transport import Document, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from couchbase.collection import Collection
+    from collections.abc import Sequence
 
     from couchbase_lm_cache.connection import Connection
     from couchbase_lm_cache.credentials import CredentialSource
@@ -38,13 +31,9 @@ if TYPE_CHECKING:
 MAX_PAGE_SIZE = 1000
 """Larger pages are cut to this; the cursor leads on."""
 
-_SCAN_TIMEOUT_SECONDS = 60.0
+_PAGES_PER_SCAN = 16
+_KEPT_SECONDS = 60.0
 _MANIFESTS_PER_CALL = 16
-_HIGHEST = "\U0010ffff"
-_UNSUPPORTED = (
-    "this bucket cannot be scanned: range scans need Couchbase Server 7.6 or later and a bucket of the type "
-    "Couchbase (ephemeral buckets have none)"
-)
 
 
 @dataclass(frozen=True)
@@ -63,12 +52,23 @@ class Page:
     cursor: str | None
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What a scan found for the pages after ``after``: keys in order, and whether there are more behind them."""
+
+    prefix: str
+    after: str
+    keys: list[str]
+    is_last: bool
+    until: float
+
+
 class Lister:
-    """Makes pages; each connects anew, as listing is rare and the connection of the cache may be direct.
+    """Makes pages; a scan connects anew, as listing is rare and the connection of the cache may be direct.
 
     Args:
         settings: where to look, and the prefix of the keys.
-        credentials: read for every page.
+        credentials: read for every scan.
         connection: reads the sizes of the objects that were found.
     """
 
@@ -76,6 +76,8 @@ class Lister:
         self._settings = settings
         self._credentials = credentials
         self._connection = connection
+        self._lock = threading.Lock()
+        self._found: _Found | None = None
 
     def page(self, model_name: str | None, page_size: int, cursor: str | None) -> Page:
         """List up to ``page_size`` objects after ``cursor``; fewer where some vanished meanwhile.
@@ -90,32 +92,35 @@ class Lister:
         prefix = self._settings.key_prefix + ("" if model_name is None else f"{model_name}@")
         after = prefix if cursor is None else _last_key(cursor, prefix)
         limit = min(page_size, MAX_PAGE_SIZE)
-        with self._collection() as collection:
-            # One more than the page, to know whether another one follows.
-            keys = heapq.nsmallest(limit + 1, self._scan(collection, prefix, after), key=str.encode)
-        shown = keys[:limit]
-        return Page(self._with_sizes(shown), _cursor(shown[-1]) if len(keys) > limit else None)
+        with self._lock:
+            found = self._kept(prefix, after, limit) if cursor is not None else None
+            if found is None:
+                found = self._scan(prefix, after, limit)
+            shown, rest = found.keys[:limit], found.keys[limit:]
+            if shown and rest:
+                self._found = _Found(prefix, shown[-1], rest, found.is_last, found.until)
+            else:
+                self._found = None
+        is_last = found.is_last and not rest
+        return Page(self._with_sizes(shown), None if is_last or not shown else _cursor(shown[-1]))
 
-    @contextmanager
-    def _collection(self) -> Iterator[Collection]:
-        limit = self._settings.connect_timeout_seconds
-        transport = sdk_transport.connect(self._settings, self._credentials.read(), limit)
-        try:
-            yield transport.collection()
-        finally:
-            transport.close()
+    def _kept(self, prefix: str, after: str, limit: int) -> _Found | None:
+        """Return what an earlier scan found for exactly this page."""
+        found = self._found
+        if found is None or (found.prefix, found.after) != (prefix, after) or time.monotonic() > found.until:
+            return None
+        return found if found.is_last or len(found.keys) >= limit else None
 
-    def _scan(self, collection: Collection, prefix: str, after: str) -> Iterator[str]:
-        between = RangeScan(ScanTerm(after, exclusive=True) if after else None, ScanTerm(prefix + _HIGHEST))
-        options = ScanOptions(ids_only=True, timeout=timedelta(seconds=_SCAN_TIMEOUT_SECONDS))
-        try:
-            for result in collection.scan(between, options):
-                if parse_object_key(self._settings.key_prefix, result.id) is not None:
-                    yield result.id
-        except FeatureUnavailableException:
-            raise NotImplementedError(_UNSUPPORTED) from None
-        except CouchbaseException as error:
-            raise ConnectError(f"the scan of the collection failed: the SDK reported {type(error).__name__}") from None
+    def _scan(self, prefix: str, after: str, limit: int) -> _Found:
+        # Loads the SDK, which takes 17 MiB of memory: only where something is listed.
+        from couchbase_lm_cache.scanning import scan  # noqa: PLC0415
+
+        scanned = scan(self._settings, self._credentials.read(), prefix, after)
+        wanted = (key for key in scanned if parse_object_key(self._settings.key_prefix, key) is not None)
+        most = limit * _PAGES_PER_SCAN
+        # One more than is kept, to know whether others follow.
+        keys = heapq.nsmallest(most + 1, wanted, key=str.encode)
+        return _Found(prefix, after, keys[:most], len(keys) <= most, time.monotonic() + _KEPT_SECONDS)
 
     def _with_sizes(self, keys: Sequence[str]) -> list[ListedObject]:
         listed = []

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase.auth import PasswordAuthenticator
 from couchbase.cluster import Cluster
-from couchbase.constants import FMT_BYTES, FMT_JSON
 from couchbase.exceptions import CouchbaseException
 from couchbase.options import (
     ClusterOptions,
@@ -33,6 +32,7 @@ from couchbase.options import (
 from couchbase.transcoder import Transcoder
 
 from couchbase_lm_cache import connect_reasons
+from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS, is_json
 from couchbase_lm_cache.errors import BufferRevokedError, ConnectError
 from couchbase_lm_cache.sdk_errors import outcome_of, why_not_connected
 from couchbase_lm_cache.sharding import checksum
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
 _CLUSTERS = 2
-_JSON_FORMAT = FMT_JSON >> 24
 
 
 class SdkTransport:
@@ -78,7 +77,7 @@ class SdkTransport:
     def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
         """Copy each part out of L1 memory and write the copies."""
         try:
-            values = {write.key: (write.buffer.copy(write.start, write.end), FMT_BYTES) for write in writes}
+            values = {write.key: (write.buffer.copy(write.start, write.end), BINARY_FLAGS) for write in writes}
         except BufferRevokedError:
             return [Outcome.REVOKED] * len(writes)
         outcomes = self._upsert(values, ttl_seconds, timeout_seconds)
@@ -88,7 +87,7 @@ class SdkTransport:
         self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
     ) -> list[Outcome]:
         """Write JSON documents."""
-        values = {key: (content, FMT_JSON) for key, content in documents}
+        values = {key: (content, JSON_FLAGS) for key, content in documents}
         outcomes = self._upsert(values, ttl_seconds, timeout_seconds)
         return [outcomes[key] for key, _ in documents]
 
@@ -222,8 +221,7 @@ def _document(result: Any) -> Document:
     if isinstance(result, Exception):
         return Document(outcome_of(result))
     content, flags = result.value
-    # The common flags (bits 24..27) name the format; documents of other writers may carry legacy bits too.
-    return Document(Outcome.OK, content or b"", (flags >> 24) & 0xF == _JSON_FORMAT, result.cas)
+    return Document(Outcome.OK, content or b"", is_json(flags), result.cas)
 
 
 def _land(read: ShardRead, document: Document) -> Outcome:

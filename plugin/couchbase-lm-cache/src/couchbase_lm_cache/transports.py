@@ -12,7 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from couchbase_lm_cache import direct, sdk_transport
+from couchbase_lm_cache import direct
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.errors import ConnectError
 from couchbase_lm_cache.sharding import checksum
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from couchbase_lm_cache.credentials import Credentials
+    from couchbase_lm_cache.sdk_transport import SdkTransport
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
     from couchbase_lm_cache.transport import Document, Transport
 
@@ -41,13 +42,13 @@ def open_transport(settings: CouchbaseLMCacheConfig, credentials: Credentials, t
     if settings.transport == "direct":
         return direct.connect(settings, credentials, timeout_seconds)
     if settings.transport == "sdk":
-        return sdk_transport.connect(settings, credentials, timeout_seconds)
+        return _connect_sdk(settings, credentials, timeout_seconds)
     return _open_checked(settings, credentials, timeout_seconds)
 
 
 def _open_checked(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> Transport:
     deadline = time.monotonic() + timeout_seconds
-    reference = sdk_transport.connect(settings, credentials, timeout_seconds)
+    reference = _connect_sdk(settings, credentials, timeout_seconds)
     try:
         candidate = direct.connect(settings, credentials, max(0.5, deadline - time.monotonic()))
     except ConnectError as error:
@@ -60,7 +61,14 @@ def _open_checked(settings: CouchbaseLMCacheConfig, credentials: Credentials, ti
     return candidate
 
 
-def _fall_back(reference: sdk_transport.SdkTransport, reason: str) -> Transport:
+def _connect_sdk(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> SdkTransport:
+    # The SDK takes 17 MiB of memory: where the direct transport is asked for, it is not even loaded.
+    from couchbase_lm_cache import sdk_transport  # noqa: PLC0415
+
+    return sdk_transport.connect(settings, credentials, timeout_seconds)
+
+
+def _fall_back(reference: SdkTransport, reason: str) -> Transport:
     reference.notice = reason
     logger.warning("The direct transport is not used, the slower SDK is: %s", reason)
     return reference

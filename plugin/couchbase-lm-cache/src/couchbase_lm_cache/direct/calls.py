@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 from couchbase_lm_cache.direct.requests import Request
-from couchbase_lm_cache.direct.wire import Opcode, is_json
+from couchbase_lm_cache.direct.wire import Opcode
+from couchbase_lm_cache.document_flags import is_json
 from couchbase_lm_cache.transport import Document, Outcome, ShardRead, ShardWrite
 
 _FLAGS = struct.Struct(">I")

@@ -161,15 +161,13 @@ class Topology:
                 logger.debug("A configuration from %s was not used: %s", node, error)
         return False
 
-    def renew_collection(self, node: Node, deadline: float) -> bool:
-        """Ask for the number of the collection again; say whether it is another one now.
+    def renew_collection(self, node: Node, deadline: float) -> None:
+        """Ask for the number of the collection again.
 
         Raises:
             CollectionRefusedError: there is none any more, or the user has no right on it.
         """
-        before = self.collection_prefix
         self._with_session(node, deadline, lambda session: self._learn_collection(session, deadline))
-        return self.collection_prefix != before
 
     def close(self) -> None:
         """Disconnect; sessions in use fail."""

@@ -26,13 +26,12 @@ from couchbase_lm_cache.direct.session import (
 from couchbase_lm_cache.direct.stream import ConnectionLostError
 from couchbase_lm_cache.direct.topology import SESSION_ERRORS
 from couchbase_lm_cache.direct.wire import (
-    BINARY_FLAGS,
-    JSON_FLAGS,
     Opcode,
     ProtocolError,
     Status,
     expiry,
 )
+from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS
 from couchbase_lm_cache.transport import Age, Document, Outcome, ShardRead, ShardWrite
 
 if TYPE_CHECKING:

@@ -14,10 +14,6 @@ HEADER_BYTES = 24
 MAX_BODY_BYTES = 30 * 1024 * 1024
 """Data nodes send no larger frame: a length above it means that the stream of bytes is damaged."""
 
-BINARY_FLAGS = 0x03000002
-"""Document flags of bytes: common format 3 in bits 24 to 27 and the legacy form of older SDKs."""
-JSON_FLAGS = 0x02000000
-
 _REQUEST, _RESPONSE = 0x80, 0x81
 _HEADER = struct.Struct(">BBHBBHIIQ")
 _DATATYPE_JSON = 0x01
@@ -131,8 +127,3 @@ def leb128(number: int) -> bytes:
 def expiry(ttl_seconds: int, now: float) -> int:
     """Return the expiry field of a lifetime: 30 days and more are told as a moment (seconds since 1970)."""
     return ttl_seconds if ttl_seconds < _RELATIVE_EXPIRY_LIMIT_SECONDS else int(now) + ttl_seconds
-
-
-def is_json(flags: int) -> bool:
-    """Say whether document flags name JSON (common format 2)."""
-    return (flags >> 24) & 0xF == JSON_FLAGS >> 24
