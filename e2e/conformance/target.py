@@ -1,7 +1,11 @@
 """What the suite runs against: emulators of several shapes, or the real cluster named in the environment."""
 
+import json
 import os
+import secrets
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +93,26 @@ def open_target(name: str) -> Iterator[Target]:
             emulator.admin_password,
             emulator.ca_path if emulator.tls_connection_string else None,
         )
+
+
+@contextmanager
+def open_separate_target() -> Iterator[Target]:
+    """The real cluster, or an emulator in a process of its own.
+
+    For what the SDK does while it holds Python's lock: an emulator in this process could not answer meanwhile.
+    """
+    if "COUCHBASE_URL" in os.environ:
+        yield _real_target()
+        return
+    password = secrets.token_hex(16)
+    command = [sys.executable, "-m", "e2e.couchbase_emulator", "--nodes", "3", "--mgmt-port", "0", "--kv-port", "0"]
+    environment = {**os.environ, "COUCHBASE_EMULATOR_PASSWORD": password}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            described = json.loads(process.stdout.readline() if process.stdout else "")
+            yield Target(described["connectionString"], described["management"][0], described["username"], password)
+        finally:
+            process.terminate()
 
 
 def _real_target() -> Target:

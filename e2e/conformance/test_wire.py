@@ -1,6 +1,7 @@
 """The data protocol itself: what a lean client has to count on."""
 
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -195,3 +196,34 @@ def test_app_user_sees_only_its_collection(world: World, bucket: str, place: Pla
         assert client.login(user, PASSWORD) == 0
         assert client.open_collection(place.bucket, place.scope, place.collection) == 0
         assert client.call(0xBB, value=f"{other_scope}.{other_collection}".encode()).status in (0x88, 0x8C)
+
+
+def test_metadata_is_told_without_the_value(clients: list[WireClient]) -> None:
+    """GET_META brings deletion, flags, expiry and sequence number; what was removed is absent or marked as deleted."""
+    key = b"metadata"
+    client = _owner(clients, key)
+    written = client.set(key, bytes(MIB), flags=0x03000002, expiry=1000)
+    told = client.get_meta(key)
+    assert (told.status, told.value, told.cas) == (0, b"", written.cas)
+    deleted, flags, expiry, seqno = struct.unpack_from(">IIIQ", told.extras)
+    assert (deleted, flags, seqno > 0) == (0, 0x03000002, True)
+    assert abs(expiry - (time.time() + 1000)) < 60
+    assert client.delete(key).status == 0
+    gone = client.get_meta(key)
+    assert gone.status == 0x01 or struct.unpack_from(">I", gone.extras)[0] == 1
+    assert _owner(clients, b"never").get_meta(b"never").status == 0x01
+
+
+def test_touch_gives_a_new_lifetime_and_no_value(clients: list[WireClient]) -> None:
+    """TOUCH changes the expiry only, and answers for a missing document as a read does."""
+    key = b"touched"
+    client = _owner(clients, key)
+    assert client.set(key, b"value", flags=7, expiry=100).status == 0
+    for expiry, remaining in ((5000, 5000), (0, None)):
+        touched = client.touch(key, expiry)
+        assert (touched.status, touched.value) == (0, b"")
+        _, flags, moment, _ = struct.unpack_from(">IIIQ", client.get_meta(key).extras)
+        assert flags == 7
+        assert moment == 0 if remaining is None else abs(moment - (time.time() + remaining)) < 60
+    assert client.get(key).value == b"value"
+    assert _owner(clients, b"never").touch(b"never", 10).status == 0x01

@@ -167,6 +167,14 @@ class WireClient:
         """Remove a document."""
         return self.call(0x04, **self._place(key))
 
+    def get_meta(self, key: bytes) -> Reply:
+        """Ask for the metadata of a document."""
+        return self.call(0xA0, **self._place(key))
+
+    def touch(self, key: bytes, expiry: int) -> Reply:
+        """Give a document a new lifetime."""
+        return self.call(0x1C, **self._place(key), extras=struct.pack(">I", expiry))
+
     def send_get(self, key: bytes) -> int:
         """Ask for a document without waiting."""
         return self.send(0x00, **self._place(key))
