@@ -100,7 +100,7 @@ def _check_context_parallelism(shape: ModelShape, engine: EngineLayout) -> None:
     caches = {cache for layer in shape.layers for cache in layer}
     if any(isinstance(cache, State) or (isinstance(cache, Heads) and cache.window_tokens) for cache in caches):
         raise _unsupported(
-            f"spec.engine.decodeContextParallelSize {context} with sliding windows or recurrent states was never compared."
+            f"spec.engine.decodeContextParallelSize {context} beside sliding windows or states was never compared."
         )
 
 

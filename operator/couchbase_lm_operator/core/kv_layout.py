@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.core import engine_checks, layer_groups
+from couchbase_lm_operator.core import element_types, engine_checks, layer_groups
 from couchbase_lm_operator.core.layout_groups import KernelGroup, ObjectGroup, kind_of, rank_bytes
+from couchbase_lm_operator.core.model_families import FORMULA
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.model_shape import ModelShape
@@ -141,7 +142,7 @@ def layout(shape: ModelShape, engine: EngineLayout) -> KvLayout:
         separate = grouped.has_states or grouped.has_windows
     batched = engine_checks.batched_tokens(engine, grouped.block_tokens) if grouped.has_states else None
     return KvLayout(
-        evidence=shape.evidence,
+        evidence=_evidence(shape, engine, grouped.kv_dtype),
         stages=grouped.stages,
         copies_per_stage=grouped.copies_per_stage,
         block_tokens=grouped.block_tokens,
@@ -153,6 +154,16 @@ def layout(shape: ModelShape, engine: EngineLayout) -> KvLayout:
         required_flags=_required_flags(separate=separate, batched_tokens=batched),
         warnings=grouped.warnings,
     )
+
+
+def _evidence(shape: ModelShape, engine: EngineLayout, kv_dtype: str) -> str:
+    """Return the family's evidence, or that only the formula stands behind flags that were never compared."""
+    is_compared = (
+        kv_dtype in element_types.WHOLE_ELEMENT_BYTES
+        and engine.decode_context_parallel_size == 1
+        and engine.mamba_cache_dtype in (None, element_types.AUTO)
+    )
+    return shape.evidence if is_compared else FORMULA
 
 
 def _overridden(bytes_per_token: int, shape: ModelShape, engine: EngineLayout) -> KvLayout:

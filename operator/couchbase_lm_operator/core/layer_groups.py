@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.model_shape import ModelShape
 
 _STATE_STEP_BYTES = 16
+_FA4_HEAD_SIZE = 256
+_FA4_TOLD = (
+    "Where FlashAttention 4 serves heads of 256 the block, and with it the chunk, is another: compare with the "
+    'engine\'s line "Setting attention block size".'
+)
 
 
 @dataclass(frozen=True)
@@ -102,12 +107,25 @@ class _Sizes:
 
     def warnings(self) -> tuple[str, ...]:
         """Return what a person should know about these sizes."""
-        is_open = self._is_sparse and self.kv_dtype in element_types.FP8 and self._engine.attention_backend is None
-        return (
-            ("An 8-bit cache takes 656 bytes per token and layer with FLASHMLA_SPARSE: pin the attention backend.",)
-            if is_open
-            else ()
+        engine = self._engine
+        is_unpinned = engine.attention_backend is None and self.kv_dtype in element_types.FP8
+        has_wide_heads = any(isinstance(cache, Heads) and cache.head_size_k == _FA4_HEAD_SIZE for cache in self.bytes)
+        has_states = any(isinstance(cache, State) for cache in self.bytes)
+        found = (
+            (
+                self._is_sparse and is_unpinned,
+                "An 8-bit cache takes 656 bytes per token and layer with FLASHMLA_SPARSE: pin the attention backend.",
+            ),
+            (
+                self._is_sparse and engine.kv_cache_dtype == element_types.AUTO,
+                "With --kv-cache-dtype auto vLLM keeps such models in 8 bits on some GPUs: pin bfloat16 or fp8.",
+            ),
+            (
+                engine.platform != engine_block.CPU and has_states and has_wide_heads,
+                _FA4_TOLD,
+            ),
         )
+        return tuple(told for is_true, told in found if is_true)
 
     def _bytes_of(self, cache: LayerCache) -> int:
         """Return the bytes of a token, or of a snapshot, in one layer of one rank."""
