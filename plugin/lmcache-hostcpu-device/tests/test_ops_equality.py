@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from transfer_cases import FORMATS, Case, Run
 
@@ -67,6 +67,7 @@ def _as_bytes_of(case: Case) -> Case:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
 def test_every_byte_is_as_the_baseline_leaves_it(case: Case) -> None:
+    assume(case.moved_bytes or case.dtype is not torch.float8_e4m3fn)  # what is left to it has to be in its power
     assert_equal_to_baseline(case)
 
 

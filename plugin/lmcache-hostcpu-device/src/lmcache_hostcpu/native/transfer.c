@@ -1,13 +1,17 @@
-/* Transfers: what may be copied at all, how it is cut into units of work, and the copies. */
-#include "hostcpu.h"
+/* Transfers: how they are cut into units of work, and the copies. */
+#include "transfer.h"
 #include "rows.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define UNIT_BYTES (256 * 1024)           /* of one unit of work: small enough to share out evenly */
-#define STREAM_BYTES (4 * 1024 * 1024)    /* what is larger leaves the caches anyway */
-#define MOST_BYTES ((int64_t)1 << 46)     /* of any size or stride: products of two small ones cannot overflow */
+#define UNIT_BYTES (512 * 1024)        /* of one unit of work: small enough to share out evenly */
+#define STREAM_BYTES (4 * 1024 * 1024) /* what is larger leaves the caches anyway */
+#define PIECE_BYTES 512                /* of a longer row at once: prefetching and copying take turns */
+/* How far reading is ahead of copying. Blocks lie anywhere, so that the hardware sees no pattern at their borders; this
+ * is how much a core reads in the time that memory takes to answer when the page tables are not cached either. */
+#define AHEAD_BYTES (16 * 1024)
 
 static _Atomic int64_t copied_bytes;
 
@@ -21,199 +25,131 @@ int64_t hostcpu_copied_bytes(void)
     return atomic_load_explicit(&copied_bytes, memory_order_relaxed);
 }
 
-#define DIMENSIONS 3
-
-/* What lies at one stride: runs of bytes, a step apart from each other. */
-struct level {
-    int64_t step;
-    int64_t run;
-};
-
-struct extent {
-    int64_t plane;                  /* from the first byte of a plane to its last */
-    struct level level[DIMENSIONS]; /* those whose outer strides are multiples of theirs */
-    int levels;
+/* The rows of a block in the order in which they are copied: outer x inner, a stride for each of the two on each side. */
+struct grid {
+    int64_t outer;
+    int64_t inner;
+    int64_t row_bytes;
+    int64_t to_outer;
+    int64_t to_inner;
+    int64_t from_outer;
+    int64_t from_inner;
 };
 
 struct plan {
     const struct hostcpu_transfer *transfer;
     struct grid grid;
+    int is_streamed;
     const int64_t *ids; /* by position; -1 is left out */
+    int64_t blocks;     /* in all planes of all objects, those left out included */
     int64_t blocks_per_unit;
-    int64_t units_per_object;
-    int64_t object_block_stride;
 };
 
-struct dimension {
-    int64_t size;
-    int64_t stride;
+/* Walks over the rows of a unit. There are two at a time: one reads ahead for the other. */
+struct walk {
+    const struct plan *plan;
+    int64_t block;
+    int64_t end;
+    int64_t outer;
+    int64_t inner;
+    const char *from_block;
+    char *to_block;
+    const char *from;
+    char *to;
 };
 
-/* a * b, or -1 when that is no size in memory; neither is negative */
-static int64_t product(int64_t a, int64_t b)
+static void go_to_row(struct walk *walk)
 {
-    int64_t result;
-    return __builtin_mul_overflow(a, b, &result) || result > MOST_BYTES ? -1 : result;
+    const struct grid *grid = &walk->plan->grid;
+    walk->inner = 0;
+    walk->from = walk->from_block + walk->outer * grid->from_outer;
+    walk->to = walk->to_block + walk->outer * grid->to_outer;
 }
 
-static void sort_by_stride(struct dimension *dimensions)
+/* Goes to the first row of the next block that is not left out; block is walk->end when there is none. */
+static void go_to_block(struct walk *walk)
 {
-    for (int i = 1; i < DIMENSIONS; i++)
-        for (int k = i; k > 0 && dimensions[k].stride < dimensions[k - 1].stride; k--) {
-            struct dimension other = dimensions[k];
-            dimensions[k] = dimensions[k - 1];
-            dimensions[k - 1] = other;
-        }
-}
+    const struct hostcpu_transfer *t = walk->plan->transfer;
 
-/* 0 when two elements of the plane share a byte */
-static int measure_plane(const struct hostcpu_transfer *t, struct extent *extent)
-{
-    struct dimension dimensions[DIMENSIONS] = {
-        {t->heads, t->head_stride}, {t->block_tokens, t->token_stride}, {t->block_count, t->block_stride}};
-    int64_t bytes = t->head_bytes;
-
-    sort_by_stride(dimensions);
-    extent->levels = 0;
-    for (int i = 0; i < DIMENSIONS; i++) {
-        if (dimensions[i].size == 1)
+    for (; walk->block < walk->end; walk->block++) {
+        const int64_t plane = walk->block / t->blocks_per_object % t->planes;
+        const int64_t object = walk->block / t->blocks_per_object / t->planes;
+        const int64_t in_object = walk->block % t->blocks_per_object;
+        const int64_t position = object * t->blocks_per_object + in_object;
+        if (position >= t->ids || walk->plan->ids[position] < 0)
             continue;
-        const int64_t step = dimensions[i].stride, more = product(step, dimensions[i].size - 1);
-        if (step < bytes || more < 0)
-            return 0;
-        while (extent->levels > 0 && step % extent->level[extent->levels - 1].step != 0)
-            extent->levels--;
-        extent->level[extent->levels++] = (struct level){step, bytes};
-        bytes += more;
-        if (bytes > MOST_BYTES)
-            return 0;
+        char *block = (char *)(uintptr_t)t->plane_bases[plane] + walk->plan->ids[position] * t->block_stride;
+        char *tokens = (char *)(uintptr_t)t->object_bases[object] + plane * t->object_plane_stride + t->object_column +
+                       in_object * t->block_tokens * t->object_token_stride;
+        walk->from_block = t->to_objects ? block : tokens;
+        walk->to_block = t->to_objects ? tokens : block;
+        walk->outer = 0;
+        go_to_row(walk);
+        return;
     }
-    extent->plane = bytes;
-    return 1;
 }
 
-static int is_size(int64_t value)
+static inline void go_on(struct walk *walk)
 {
-    return value > 0 && value <= MOST_BYTES;
-}
+    const struct grid *grid = &walk->plan->grid;
 
-static int is_geometry_sound(const struct hostcpu_transfer *t)
-{
-    const int64_t sizes[] = {t->planes,  t->block_count,         t->block_tokens,        t->heads,
-                             t->objects, t->object_plane_stride, t->object_token_stride, t->head_bytes,
-                             t->ids,     t->object_bytes,        t->blocks_per_object};
-    const int64_t strides[] = {t->block_stride, t->token_stride, t->head_stride, t->object_column, t->first_block};
-
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (!is_size(sizes[i]))
-            return 0;
-    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++)
-        if (strides[i] < 0 || strides[i] > MOST_BYTES)
-            return 0;
-    /* a token's bytes, a plane's tokens, an object's planes: each inside the next */
-    int64_t columns = product(t->heads, t->head_bytes);
-    int64_t tokens = product(t->blocks_per_object, t->block_tokens);
-    int64_t planes = product(t->planes, t->object_plane_stride);
-    if (columns < 0 || tokens < 0 || planes < 0)
-        return 0;
-    int64_t plane = product(tokens, t->object_token_stride);
-    return t->object_column + columns <= t->object_token_stride && plane >= 0 && plane <= t->object_plane_stride &&
-           planes <= t->object_bytes;
-}
-
-static int is_apart(uint64_t a, int64_t a_bytes, uint64_t b, int64_t b_bytes)
-{
-    return a + (uint64_t)a_bytes <= b || b + (uint64_t)b_bytes <= a;
-}
-
-/* Planes may interleave: those of a pool lie block by block next to each other. They are apart when, at one of the
- * strides, the runs of one fall between those of the other. */
-static int are_planes_apart(uint64_t a, uint64_t b, const struct extent *extent)
-{
-    const uint64_t distance = a > b ? a - b : b - a;
-
-    if (is_apart(a, extent->plane, b, extent->plane))
-        return 1;
-    for (int i = 0; i < extent->levels; i++) {
-        const int64_t offset = (int64_t)(distance % (uint64_t)extent->level[i].step);
-        if (offset >= extent->level[i].run && extent->level[i].step - offset >= extent->level[i].run)
-            return 1;
-    }
-    return 0;
-}
-
-static int is_written_once(const struct hostcpu_transfer *t, const struct extent *extent)
-{
-    if (t->to_objects) {
-        for (int64_t i = 0; i < t->objects; i++)
-            for (int64_t k = 0; k < i; k++)
-                if (!is_apart(t->object_bases[i], t->object_bytes, t->object_bases[k], t->object_bytes))
-                    return 0;
+    if (++walk->inner < grid->inner) {
+        walk->from += grid->from_inner;
+        walk->to += grid->to_inner;
+    } else if (++walk->outer < grid->outer) {
+        go_to_row(walk);
     } else {
-        for (int64_t i = 0; i < t->planes; i++)
-            for (int64_t k = 0; k < i; k++)
-                if (!are_planes_apart(t->plane_bases[i], t->plane_bases[k], extent))
-                    return 0;
+        walk->block++;
+        go_to_block(walk);
     }
-    for (int64_t i = 0; i < t->objects; i++)
-        for (int64_t k = 0; k < t->planes; k++)
-            if (!is_apart(t->object_bases[i], t->object_bytes, t->plane_bases[k], extent->plane))
-                return 0;
-    return 1;
 }
 
-/* Copies the ids that count; of a block that is written more than once only the last position stays. */
-static int64_t keep_ids(const struct hostcpu_transfer *t, int64_t end, int64_t *kept, int64_t *fault)
+static void copy_unit(void *context, int64_t unit)
 {
-    uint8_t *seen = NULL;
+    const struct plan *plan = context;
+    const int64_t row_bytes = plan->grid.row_bytes, first = unit * plan->blocks_per_unit;
+    const int64_t left = plan->blocks - first;
+    struct walk copying = {.plan = plan,
+                           .block = first,
+                           .end = first + (left < plan->blocks_per_unit ? left : plan->blocks_per_unit)};
+    int64_t ahead_bytes = 0;
 
-    for (int64_t at = 0; at < t->first_block && at < end; at++)
-        kept[at] = -1;
-    for (int64_t at = t->first_block; at < end; at++) {
-        kept[at] = t->block_ids[at];
-        if (kept[at] < 0 || kept[at] >= t->block_count) {
-            *fault = at;
-            return HOSTCPU_BAD_BLOCK;
+    go_to_block(&copying);
+    struct walk reading = copying;
+    while (copying.block < copying.end) {
+        for (; row_bytes >= LINE && ahead_bytes < AHEAD_BYTES && reading.block < reading.end; go_on(&reading)) {
+            prefetch_row(reading.from, row_bytes);
+            ahead_bytes += row_bytes;
         }
-    }
-    if (t->to_objects)
-        return HOSTCPU_OK;
-    seen = calloc((size_t)(t->block_count / 8 + 1), 1);
-    if (seen == NULL)
-        return HOSTCPU_NO_MEMORY;
-    for (int64_t at = end - 1; at >= t->first_block; at--) {
-        uint8_t bit = (uint8_t)(1u << (kept[at] % 8));
-        if (seen[kept[at] / 8] & bit)
-            kept[at] = -1;
+        if (plan->is_streamed)
+            stream_row(copying.to, copying.from, row_bytes);
         else
-            seen[kept[at] / 8] |= bit;
+            memcpy(copying.to, copying.from, (size_t)row_bytes);
+        ahead_bytes -= row_bytes;
+        go_on(&copying);
     }
-    free(seen);
-    return HOSTCPU_OK;
 }
 
-static int is_unit_aligned(const uint64_t *bases, int64_t count)
+/* Whether all places of the destination are multiples of a number. */
+static int is_aligned(const struct hostcpu_transfer *t, const struct grid *grid, int64_t unit)
 {
-    uint64_t bits = 0;
-    for (int64_t i = 0; i < count; i++)
-        bits |= bases[i];
-    return bits % ROW_UNIT == 0;
-}
-
-static int can_stream(const struct hostcpu_transfer *t, const struct grid *grid)
-{
+    const uint64_t *bases = t->to_objects ? t->object_bases : t->plane_bases;
     uint64_t bits = (uint64_t)grid->row_bytes;
-    if (t->to_objects) {
-        bits |= (uint64_t)(t->object_token_stride | t->object_plane_stride | t->object_column | t->head_bytes);
-        return bits % ROW_UNIT == 0 && is_unit_aligned(t->object_bases, t->objects);
-    }
-    bits |= (uint64_t)t->block_stride;
+
+    for (int64_t i = 0; i < (t->to_objects ? t->objects : t->planes); i++)
+        bits |= bases[i];
     bits |= grid->outer > 1 ? (uint64_t)grid->to_outer : 0;
     bits |= grid->inner > 1 ? (uint64_t)grid->to_inner : 0;
-    return bits % ROW_UNIT == 0 && is_unit_aligned(t->plane_bases, t->planes);
+    if (t->to_objects)
+        bits |= (uint64_t)(t->object_token_stride | t->object_plane_stride | t->object_column);
+    else
+        bits |= (uint64_t)t->block_stride;
+    return bits % (uint64_t)unit == 0;
 }
 
-/* The rows of one block, as long as they can be. */
+/* The rows of one block, as long as they can be, in the order in which they lie at one end: at the source, so that it is
+ * read as it lies in memory, if each row fills whole lines of the destination; else at the destination, so that each of
+ * its lines is filled at once. */
 static struct grid grid_of(const struct hostcpu_transfer *t)
 {
     int64_t tokens = t->block_tokens, heads = t->heads, row = t->head_bytes;
@@ -226,82 +162,52 @@ static struct grid grid_of(const struct hostcpu_transfer *t)
         row *= tokens;
         tokens = 1;
     }
-    if (t->to_objects)
-        return (struct grid){tokens, heads, row, t->object_token_stride, t->head_bytes, t->token_stride,
-                             t->head_stride, 0};
-    return (struct grid){heads, tokens, row, t->head_stride, t->token_stride, t->head_bytes, t->object_token_stride, 0};
+    if (heads == 1 && tokens == 1 && row % PIECE_BYTES == 0)
+        return (struct grid){row / PIECE_BYTES, 1, PIECE_BYTES, PIECE_BYTES, 0, PIECE_BYTES, 0};
+    const struct grid as_in_cache =
+        t->to_objects
+            ? (struct grid){heads, tokens, row, t->head_bytes, t->object_token_stride, t->head_stride, t->token_stride}
+            : (struct grid){heads, tokens, row, t->head_stride, t->token_stride, t->head_bytes, t->object_token_stride};
+    const struct grid as_in_object =
+        t->to_objects
+            ? (struct grid){tokens, heads, row, t->object_token_stride, t->head_bytes, t->token_stride, t->head_stride}
+            : (struct grid){tokens, heads, row, t->token_stride, t->head_stride, t->object_token_stride, t->head_bytes};
+    return is_aligned(t, &as_in_cache, LINE) == (t->to_objects != 0) ? as_in_cache : as_in_object;
 }
 
-static void copy_unit(void *context, int64_t unit)
-{
-    const struct plan *plan = context;
-    const struct hostcpu_transfer *t = plan->transfer;
-    const int64_t per_plane = plan->units_per_object / t->planes;
-    const int64_t object = unit / plan->units_per_object;
-    const int64_t plane = unit % plan->units_per_object / per_plane;
-    const int64_t first = object * t->blocks_per_object + unit % per_plane * plan->blocks_per_unit;
-    int64_t end = first + plan->blocks_per_unit;
-    char *in_cache = (char *)(uintptr_t)t->plane_bases[plane];
-    char *in_object = (char *)(uintptr_t)t->object_bases[object] + plane * t->object_plane_stride + t->object_column;
-
-    if (end > (object + 1) * t->blocks_per_object)
-        end = (object + 1) * t->blocks_per_object;
-    if (end > t->ids)
-        end = t->ids;
-    for (int64_t at = first; at < end; at++) {
-        if (plan->ids[at] < 0)
-            continue;
-        char *block = in_cache + plan->ids[at] * t->block_stride;
-        char *tokens = in_object + (at - object * t->blocks_per_object) * plan->object_block_stride;
-        if (t->to_objects) {
-            const int64_t next = at + 1 < end && plan->ids[at + 1] >= 0 ? plan->ids[at + 1] : plan->ids[at];
-            copy_grid(&plan->grid, tokens, block, in_cache + next * t->block_stride);
-        } else {
-            copy_grid(&plan->grid, block, tokens, tokens + plan->object_block_stride);
-        }
-    }
-}
-
-static int64_t run_plan(const struct hostcpu_transfer *t, const int64_t *ids, int64_t end)
+static void run_plan(const struct hostcpu_transfer *t, const int64_t *ids, int64_t end)
 {
     const int64_t block_bytes = t->block_tokens * t->heads * t->head_bytes;
-    struct plan plan = {.transfer = t, .grid = grid_of(t), .ids = ids};
-    int64_t blocks = 0;
+    const int64_t objects = (end + t->blocks_per_object - 1) / t->blocks_per_object;
+    struct plan plan = {.transfer = t,
+                        .grid = grid_of(t),
+                        .ids = ids,
+                        .blocks = objects * t->planes * t->blocks_per_object,
+                        .blocks_per_unit = block_bytes >= UNIT_BYTES ? 1 : UNIT_BYTES / block_bytes};
+    int64_t bytes = 0;
 
     for (int64_t at = 0; at < end; at++)
-        blocks += ids[at] >= 0;
-    int64_t bytes = blocks * block_bytes * t->planes;
-    plan.blocks_per_unit = block_bytes >= UNIT_BYTES ? 1 : UNIT_BYTES / block_bytes;
-    plan.units_per_object = (t->blocks_per_object + plan.blocks_per_unit - 1) / plan.blocks_per_unit * t->planes;
-    plan.object_block_stride = t->block_tokens * t->object_token_stride;
-    plan.grid.streams = bytes >= STREAM_BYTES && can_stream(t, &plan.grid);
-    const int64_t objects = (end + t->blocks_per_object - 1) / t->blocks_per_object;
-    if (bytes <= UNIT_BYTES) /* waking others takes longer */
-        for (int64_t unit = 0; unit < objects * plan.units_per_object; unit++)
-            copy_unit(&plan, unit);
-    else
-        hostcpu_run(copy_unit, &plan, objects * plan.units_per_object);
+        bytes += ids[at] >= 0 ? block_bytes * t->planes : 0;
+    plan.is_streamed = bytes >= STREAM_BYTES && is_aligned(t, &plan.grid, ROW_UNIT);
+    hostcpu_run(copy_unit, &plan, (plan.blocks + plan.blocks_per_unit - 1) / plan.blocks_per_unit);
     atomic_fetch_add_explicit(&copied_bytes, bytes, memory_order_relaxed);
-    return HOSTCPU_OK;
 }
 
 int64_t hostcpu_transfer(const struct hostcpu_transfer *t, int64_t *fault)
 {
-    struct extent extent;
+    int64_t status = check_transfer(t);
 
-    if (!is_geometry_sound(t) || !measure_plane(t, &extent))
-        return HOSTCPU_BAD_GEOMETRY;
-    if (!is_written_once(t, &extent))
-        return HOSTCPU_ALIASED;
+    if (status != HOSTCPU_OK)
+        return status;
     int64_t end = product(t->objects, t->blocks_per_object);
     if (end < 0 || end > t->ids)
         end = t->ids;
     int64_t *kept = malloc((size_t)end * sizeof *kept);
     if (kept == NULL)
         return HOSTCPU_NO_MEMORY;
-    int64_t status = keep_ids(t, end, kept, fault);
+    status = keep_ids(t, end, kept, fault);
     if (status == HOSTCPU_OK)
-        status = run_plan(t, kept, end);
+        run_plan(t, kept, end);
     free(kept);
     return status;
 }
@@ -310,7 +216,7 @@ struct flat_copy {
     char *to;
     const char *from;
     int64_t bytes;
-    int streams;
+    int is_streamed;
 };
 
 static void copy_part(void *context, int64_t unit)
@@ -319,7 +225,7 @@ static void copy_part(void *context, int64_t unit)
     const int64_t at = unit * UNIT_BYTES;
     const int64_t bytes = copy->bytes - at < UNIT_BYTES ? copy->bytes - at : UNIT_BYTES;
 
-    if (copy->streams && bytes % ROW_UNIT == 0)
+    if (copy->is_streamed && bytes % ROW_UNIT == 0)
         stream_row(copy->to + at, copy->from + at, bytes);
     else
         memcpy(copy->to + at, copy->from + at, (size_t)bytes);
