@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.element_types import indexer_bytes, latent_bytes, state_bytes, token_bytes
@@ -14,26 +17,9 @@ from couchbase_lm_operator.core.layer_cache import Heads, Indexer, Latent, Layer
 from couchbase_lm_operator.core.model_shape import SUPPORTED_MODEL_TYPES, read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sizing import SizingInputs, size
+from tests.core.model_configs import VALID, latent, plain
 from tests.core.sizing_truth import PUBLIC_MODELS, REAL_RUNS
 from tests.core.test_sizing_worked import config_of
-
-
-def plain(model_type: str, layers: int, heads: int, kv_heads: int, head_size: int, **more: Any) -> dict[str, Any]:
-    return {
-        "model_type": model_type,
-        "hidden_size": heads * head_size,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_size,
-        "max_position_embeddings": 131_072,
-        "torch_dtype": "bfloat16",
-        **more,
-    }
-
-
-def latent(model_type: str, layers: int, **more: Any) -> dict[str, Any]:
-    return plain(model_type, layers, 16, 16, 128, kv_lora_rank=512, qk_rope_head_dim=64, **more)
 
 
 def bytes_of(cache: LayerCache) -> tuple[str, int]:
@@ -144,6 +130,17 @@ PUBLISHED: dict[str, tuple[dict[str, Any], dict[tuple[str, int], int]]] = {
         {("full", 4096): 8, ("window 4097", 4096): 24},
     ),
 }
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 300),
+    st.sampled_from([1 << 64, -(1 << 64), 10**300]),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.one_of(st.integers(-1, 9), st.text(max_size=4), st.none()), max_size=5),
+    st.dictionaries(st.text(max_size=4), st.integers(), max_size=2),
+)
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
@@ -270,8 +267,22 @@ def test_a_known_type_in_a_shape_that_was_never_seen_is_refused_by_field(case: s
     "foreign", [{"hybrid_new_pattern": "M*"}, {"state_size": 16}, {"new_lora_rank": 64}, {"is_encoder_decoder": True}]
 )
 def test_no_type_is_sized_with_fields_that_it_should_not_have(model_type: str, foreign: dict[str, Any]) -> None:
-    examples = [config for config, _ in PUBLISHED.values()] + [row.config for row in (*PUBLIC_MODELS, *REAL_RUNS)]
-    config = next((each for each in examples if each["model_type"] == model_type), None)
-    config = config or plain(model_type, 4, 4, 2, 64, layer_types=None, sliding_window=None, num_layers=4)
-    with pytest.raises(RefusedError):
-        read_shape({**config, **foreign}, "config.json")
+    read_shape(VALID[model_type], "config.json")
+    with pytest.raises(RefusedError) as caught:
+        read_shape({**VALID[model_type], **foreign}, "config.json")
+    assert next(iter(foreign)) in caught.value.verdict.message
+
+
+@pytest.mark.parametrize("model_type", SUPPORTED_MODEL_TYPES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_any_value_in_any_field_is_read_or_refused_with_the_place(model_type: str, data: st.DataObject) -> None:
+    valid = VALID[model_type]
+    broken = data.draw(
+        st.dictionaries(st.sampled_from([*valid, "layer_types", "quantization_config"]), JUNK, max_size=3)
+    )
+    config = {**valid, **broken}
+    # any other error fails
+    with contextlib.suppress(RefusedError):
+        shape = read_shape(config, "config.json")
+        size(shape, SizingInputs(EngineLayout(tensor_parallel_size=data.draw(st.sampled_from([1, 2, 3])))))
