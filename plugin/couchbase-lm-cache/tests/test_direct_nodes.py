@@ -109,14 +109,21 @@ def test_a_call_outlives_the_node_that_a_new_map_drops(cluster: RunningEmulator,
     content, ended = Content(), []
     assert content.write(transport) == [Outcome.OK] * COUNT
     assert content.read(transport) == [Outcome.OK] * COUNT
-    cluster.faults.slow_seconds = 0.2
+    cluster.faults.slow_seconds = 1.0
+    asked = cluster.counters.kv_requests["GET"]
     threads = [threading.Thread(target=lambda: ended.append(content.read(transport, 10.0))) for _ in range(2)]
     threads[0].start()
-    time.sleep(0.05)  # its requests are on their way by now; if not, it meets the new map itself
+    deadline = time.monotonic() + 10
+    while cluster.counters.kv_requests["GET"] < asked + COUNT:
+        assert time.monotonic() < deadline, "the first call was not sent"
+        time.sleep(0.005)
     cluster.remove_node(2, close_sockets=False)
+    # The second call is answered before the first, learns the new map and drops the node that the first waits for.
+    cluster.faults.slow_seconds = 0.0
     threads[1].start()
-    for thread in threads:
-        thread.join(20)
+    threads[1].join(20)
+    assert threads[0].is_alive()
+    threads[0].join(20)
     assert ended == [[Outcome.OK] * COUNT] * 2
 
 
