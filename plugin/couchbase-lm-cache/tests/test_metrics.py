@@ -52,7 +52,7 @@ def test_bytes_operations_and_latency_of_a_store_and_a_load(place: Place, driver
     # Three manifests before the store, one of a chunk that was never stored.
     assert value("operations_total", place, operation="read", result="missing") == 4
     assert value("operations_total", place, operation="write", result="timeout") == 0
-    assert value("call_seconds_count", place, operation="read_into") == 3
+    assert value("call_seconds_count", place, operation="read_into") == 1  # small objects share a call
     assert value("objects_total", place, event="objects_loaded") == 3
 
 
