@@ -49,9 +49,9 @@ every other number; flags change them.
 - **Pays off above**: loading is faster than computing from that speed on, if each rank computes {flops:g} TFLOP/s (an
   A100 in long prompts; an H100 reaches some 400). The default assumption for loading is {load:g} GB/s. Both are
   options of `lmcb size`, and what pods really reach takes the place of the prediction after 20 loads.
-- **Evidence** for the type: `real run` - objects that a real engine and LMCache server stored had exactly the predicted bytes;
-  `spec level` - vLLM's own model class and LMCache's own size code gave them, without serving; `formula` - the formula
-  of the family, which other types were compared with.
+- **Evidence** for the type: `real run` - objects that a real engine and LMCache server stored had exactly the predicted
+  bytes; `spec level` - vLLM's own model class and LMCache's own size code gave them, without serving; `formula` - the
+  formula of the family, which other types were compared with.
 - **Config**: `published` - the numbers are those of the model's own `config.json` or a transcription of it;
   `defaults` - those of the transformers library for the type, or partly assumed; `unverified` - from memory.
 """
