@@ -27,6 +27,7 @@ def test_steady_resource_is_not_written(installation: Installation) -> None:
         listed = installation.kube.get(kinds, "-n", installation.place.name) or {}
         return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in listed["items"]}
 
+    installation.workload.wait_until_sized()
     before, writes_before = versions(), installation.faults().write_count()
     time.sleep(75)  # longer than probes, references and sweeps; the resync's silence is proven without pods
 
