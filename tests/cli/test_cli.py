@@ -51,6 +51,7 @@ def test_plan_of_the_quickstart_shows_numbers_choices_and_manifests() -> None:
     lines = {line.split()[0]: line for line in result.output.splitlines() if line.split()}
     assert lines["attentionBytesPerToken"].split()[1] == "46080"
     assert lines["documentsPerChunk"].split()[1] == "13"
+    assert lines["worthwhile"].split()[1] == "yes"
     assert "vLLM's own for vendor CPU" in lines["engine.blockSize"]
     assert "unknown" in lines["couchbase.bucket.memoryQuota"]
     assert "lmcache-<cluster>-smollm2" in lines["couchbase.bucket.name"]
@@ -63,7 +64,9 @@ def test_plan_for_programs(form: str, load: Any) -> None:
     result = lmcb("plan", QUICKSTART, "-o", form, "-n", "team")
     assert result.exit_code == 0, result.output
     found = load(result.output)
-    assert found["numbers"]["objectBytes"] == [11_796_480]
+    assert found["numbers"]["objectBytes"] == found["status"]["model"]["objectBytes"] == [11_796_480]
+    assert found["status"]["capacity"]["worthwhile"] is True
+    assert found["status"]["transfer"]["mode"] == "EngineDriven"
     assert {"field", "value", "reason"} == set(found["choices"][0])
     assert "couchbase.bucket.replicas" in found["unknown"]
     for manifest in found["manifests"]:

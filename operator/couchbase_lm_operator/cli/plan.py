@@ -106,7 +106,12 @@ def _payoff_rows(plan: Plan) -> list[tuple[str, str, str]]:
         "worthwhile": "whether loading is predicted to be faster",
     }
     capacity = template_facts(plan)["capacity"]
-    return [(name, str(capacity[name]), told) for name, told in meanings.items() if name in capacity]
+    words = {True: "yes", False: "no"}
+    return [
+        (name, words.get(capacity[name], str(capacity[name])), told)
+        for name, told in meanings.items()
+        if name in capacity
+    ]
 
 
 def _unknowns(plan: Plan, *, is_from_hub: bool) -> list[tuple[str, str]]:
@@ -115,7 +120,7 @@ def _unknowns(plan: Plan, *, is_from_hub: bool) -> list[tuple[str, str]]:
     found = []
     if plan.couchbase.provisioning == "RestAPI" and bucket.management == "Owned":
         if bucket.memory_quota_bytes is None:
-            found.append(("couchbase.bucket.memoryQuota", "the smaller of bucketQuotaBytes and half of what is free"))
+            found.append(("couchbase.bucket.memoryQuota", "the smaller of quotaBytes and half of what is free"))
         if bucket.replicas is None:
             found.append(("couchbase.bucket.replicas", "data nodes and auto-failover settings decide"))
     if plan.couchbase.provisioning == "External":
