@@ -40,7 +40,7 @@ def refuse_longer(asked_tokens: int, config: dict[str, Any], max_model_len: int,
 def _longest_tokens(config: dict[str, Any], max_model_len: int) -> int:
     text = config.get("text_config")
     parts = [config, text] if isinstance(text, dict) else [config]
-    stated = [each["model_max_length"] for each in parts if _is_count(each.get("model_max_length"))]
+    stated = [int(each["model_max_length"]) for each in parts if _is_count(each.get("model_max_length"))]
     factors = [factor for each in parts for factor in _factors(each)]
     return max(max_model_len, int(max_model_len * max(factors, default=1)), *stated)
 
