@@ -17,7 +17,7 @@ MAX_TOKENS = 100_000_000
 _SHOWN_CHARACTERS = 64
 # Fields that shape a cache in some family: where a family does not read one of them, its shape is unknown.
 _TELLING = re.compile(
-    r"^(mamba_|hybrid_|ssm_|linear_(num|key|value|conv|attn)|index_|swa_|shortconv|short_conv|conv_(L_|kernel|dim)"
+    r"^(mamba_|hybrid_|ssm_|linear_(num|head|key|value|conv|attn)|index_|swa_|shortconv|short_conv|conv_(L_|kernel|dim)"
     r"|global_head_dim|num_global_|num_kv_shared|attention_chunk_size|attn_(type_list|layer_)|add_swa"
     r"|block_configs|layers?_block_type|block_types|compress|kda_|cross_attention|is_encoder_decoder"
     r"|sliding_window_(pattern|list)|attention_k_eq_v|partial_rotary_type|num_mem_blocks|use_mem|attention_other)"
@@ -83,15 +83,15 @@ class ConfigFields:
             raise self.invalid(f"{name} is {shown(value)}; it must be a text.")
         return value
 
-    def texts_or_none(self, name: str, count: int) -> tuple[str, ...] | None:
-        """Return a list with one text for each of ``count`` layers, or None."""
+    def texts_or_none(self, name: str, count: int | None) -> tuple[str, ...] | None:
+        """Return a list with one text for each of ``count`` layers, or None; a count of None takes any."""
         self._read.add(name)
         value = self._config.get(name)
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise self.invalid(f"{name} must be a list of texts, one for each layer.")
-        if len(value) != count:
+        if count is not None and len(value) != count:
             raise self.invalid(f"{name} has {len(value)} entries for {count} layers.")
         return tuple(value)
 

@@ -43,7 +43,7 @@ _NEMOTRON_LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 def gated_delta_net(fields: ConfigFields) -> Layers:
     """Qwen3-Next and Qwen3.5: every ``full_attention_interval``-th layer attends unless ``layer_types`` says more."""
     layers, interval = layer_count(fields), fields.integer_or_none("full_attention_interval", high=MAX_LAYERS) or 4
-    kinds = _layer_kinds(fields) or tuple(
+    kinds = _layer_kinds(fields, layers) or tuple(
         "linear_attention" if (position + 1) % interval else FULL for position in range(layers)
     )
     key_heads = fields.integer("linear_num_key_heads", high=MAX_HEADS)
@@ -62,19 +62,21 @@ def gated_delta_net(fields: ConfigFields) -> Layers:
 
 def nemotron_h(fields: ConfigFields) -> Layers:
     """A letter for each layer: M Mamba 2, * attention, - and E neither. States are float32 by default."""
-    layers = layer_count(fields)
     pattern = fields.text_or_none("hybrid_override_pattern")
-    kinds = _layer_kinds(fields, neither=_NEITHER)
+    stated = layer_count(fields) if fields.has("num_hidden_layers") else None
+    kinds = _layer_kinds(fields, stated, neither=_NEITHER)
     if pattern is not None:
-        if len(pattern) != layers:
-            raise fields.invalid(f"hybrid_override_pattern has {len(pattern)} letters for {layers} layers.")
+        if stated not in (None, len(pattern)):
+            raise fields.invalid(f"hybrid_override_pattern has {len(pattern)} letters for {stated} layers.")
         if set(pattern) - set(_NEMOTRON_LETTERS):
             raise fields.unsupported(
                 f"hybrid_override_pattern has {min(set(pattern) - set(_NEMOTRON_LETTERS))!r}, which it never had."
             )
         kinds = tuple(_NEMOTRON_LETTERS[letter] for letter in pattern)
-    if kinds is None:
-        raise fields.invalid("hybrid_override_pattern is missing.")
+    if not kinds:
+        raise fields.invalid(f"{'hybrid_override_pattern' if stated else 'num_hidden_layers'} is missing.")
+    if len(kinds) > MAX_LAYERS:
+        raise fields.invalid(f"hybrid_override_pattern has {len(kinds)} layers; {MAX_LAYERS} at most.")
     fields.knows(*_IDLE_FIELDS, "mamba_expand")
     size = fields.integer_or_none("attention_head_dim", "head_dim", high=MAX_HEAD_SIZE) or even_head_size(fields)
     if (fields.integer_or_none("head_dim", high=MAX_HEAD_SIZE) or size) != size:
@@ -95,7 +97,7 @@ def nemotron_h(fields: ConfigFields) -> Layers:
 
 def mamba2_hybrid(fields: ConfigFields) -> Layers:
     """Granite 4 and Bamba: Mamba 2 but for the layers that ``layer_types`` or ``attn_layer_indices`` names."""
-    kinds = _layer_kinds(fields)
+    kinds = _layer_kinds(fields, layer_count(fields))
     attending = fields.integers_or_none("attn_layer_indices", layer_count(fields) - 1)
     if kinds is None:
         if attending is None:
@@ -122,7 +124,7 @@ def jamba(fields: ConfigFields) -> Layers:
     layers, period = layer_count(fields), fields.integer("attn_layer_period", high=MAX_LAYERS)
     offset = fields.integer("attn_layer_offset", low=0, high=MAX_LAYERS)
     kinds = tuple(FULL if position % period == offset else "mamba" for position in range(layers))
-    stated = _layer_kinds(fields)
+    stated = _layer_kinds(fields, layers)
     if stated is not None and [kind in _ATTENDING for kind in stated] != [kind == FULL for kind in kinds]:
         raise fields.unsupported("layer_types says something else than attn_layer_period and attn_layer_offset.")
     fields.knows(*_IDLE_FIELDS)
@@ -139,7 +141,7 @@ def jamba(fields: ConfigFields) -> Layers:
 
 def short_conv(fields: ConfigFields) -> Layers:
     """LFM2: a short convolution but for the layers that ``layer_types`` or ``full_attn_idxs`` names."""
-    kinds = _layer_kinds(fields)
+    kinds = _layer_kinds(fields, layer_count(fields))
     attending = fields.integers_or_none("full_attn_idxs", layer_count(fields) - 1)
     if kinds is None:
         if attending is None:
@@ -167,10 +169,14 @@ def kimi_linear(fields: ConfigFields) -> Layers:
         raise fields.invalid(
             f"linear_attn_config: full_attn_layers and kda_layers must name each of the {layers} layers once."
         )
-    fields.knows("layer_types", "linear_conv_kernel_dim")
+    fields.knows("layer_types")
     heads, size = linear.integer("num_heads", high=MAX_HEADS), linear.integer("head_dim", high=MAX_HEAD_SIZE)
+    kernel = linear.integer("short_conv_kernel_size", low=2, high=_MAX_KERNEL)
+    for name, value in (("linear_num_heads", heads), ("linear_head_dim", size), ("linear_conv_kernel_dim", kernel)):
+        if fields.integer_or_none(name) not in (None, value):
+            raise fields.unsupported(f"{name} says something else than linear_attn_config.")
     state = State(
-        conv_rows=linear.integer("short_conv_kernel_size", low=2, high=_MAX_KERNEL) - 1,
+        conv_rows=kernel - 1,
         conv_channels=3 * heads * size,
         recurrent_elements=heads * size * size,
         heads=heads,
@@ -204,12 +210,13 @@ def _mamba2(
     )
 
 
-def _layer_kinds(fields: ConfigFields, neither: frozenset[str] = frozenset()) -> tuple[str, ...] | None:
-    """Return what each layer is, by whichever of the two names the configuration has.
+def _layer_kinds(
+    fields: ConfigFields, count: int | None, neither: frozenset[str] = frozenset()
+) -> tuple[str, ...] | None:
+    """Return what each of ``count`` layers is, by whichever of the two names the configuration has.
 
     ``neither`` are kinds of layers that keep nothing.
     """
-    count = layer_count(fields)
     kinds = fields.texts_or_none("layers_block_type", count)
     named = fields.texts_or_none("layer_types", count)
     kinds = named if kinds is None else kinds
