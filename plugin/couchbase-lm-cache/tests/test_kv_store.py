@@ -8,7 +8,8 @@ import sys
 import time
 
 import pytest
-from conftest import Place
+from conftest import BUCKET, SCOPE, Place
+from prometheus_client import REGISTRY
 
 from couchbase_lm_cache import CouchbaseKVStore, CouchbaseLMCacheConfig
 from couchbase_lm_cache.errors import ConnectError
@@ -19,6 +20,13 @@ MIB = 1024 * 1024
 
 def store_at(place: Place, **overrides: object) -> CouchbaseKVStore:
     return CouchbaseKVStore(CouchbaseLMCacheConfig.from_dict(place.params | overrides, {}))
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds the same modules."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("checksum", ["xxh3", "none"])
@@ -106,5 +114,34 @@ def test_the_package_is_importable_without_lmcache() -> None:
         "from couchbase_lm_cache import CouchbaseKVStore, CouchbaseLMCacheConfig\n"
         "print(CouchbaseKVStore.__name__, CouchbaseLMCacheConfig.__name__)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(code)
     assert done.stdout.split() == ["CouchbaseKVStore", "CouchbaseLMCacheConfig"]
+
+
+def test_its_calls_are_counted_like_those_of_the_adapter(place: Place) -> None:
+    labels = {"bucket": BUCKET, "collection": f"{SCOPE}.{place.collection}"}
+
+    def value(name: str, **more: str) -> float | None:
+        return REGISTRY.get_sample_value(f"couchbase_lm_cache_{name}", labels | more)
+
+    with store_at(place) as store:
+        store.put_bytes("chunk", bytes(2 * MIB))
+        assert store.get_bytes("chunk") == bytes(2 * MIB)
+        assert value("healthy") == 1
+        assert value("objects_total", event="objects_stored") == 1
+        assert value("operations_total", operation="read_into", result="ok") == 2
+        assert (value("received_bytes_total") or 0) > 2 * MIB
+    assert value("healthy") is None, "what is closed has no state"
+    assert value("objects_total", event="objects_loaded") == 1, "and keeps its counts"
+
+
+def test_it_needs_no_prometheus_library(place: Place) -> None:
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from couchbase_lm_cache import CouchbaseKVStore, CouchbaseLMCacheConfig\n"
+        f"params = {place.params!r}\n"
+        "with CouchbaseKVStore(CouchbaseLMCacheConfig.from_dict(params, {})) as store:\n"
+        "    store.put_bytes('chunk', b'x'); print(store.get_bytes('chunk'))\n"
+    )
+    done = run(program)
+    assert done.stdout.strip() == "b'x'", done.stderr

@@ -19,6 +19,7 @@ from couchbase_lm_cache.errors import ConnectError, ManifestError
 from couchbase_lm_cache.expiry import ExpiryRefresher
 from couchbase_lm_cache.loading import Loader, ObjectLoad
 from couchbase_lm_cache.lookups import Lookups
+from couchbase_lm_cache.metered_transport import MeteredTransport
 from couchbase_lm_cache.removal import remove_objects
 from couchbase_lm_cache.sharding import parse_manifest
 from couchbase_lm_cache.storing import ObjectStore, Storer
@@ -31,6 +32,8 @@ from couchbase_lm_cache.workers import WorkerPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from couchbase_lm_cache.credentials import Credentials
+    from couchbase_lm_cache.metrics import AdapterMetrics
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
     from couchbase_lm_cache.transport import Transport
 
@@ -87,8 +90,9 @@ class ObjectClient:
 
     def __init__(self, settings: CouchbaseLMCacheConfig) -> None:
         self._settings = settings
-        self._tallies = Tallies()
-        self._connection = Connection(settings, CredentialSource(settings), open_transport)
+        self._connection = Connection(settings, CredentialSource(settings), self._open_transport)
+        self._metrics = _metrics(settings, self._connection)
+        self._tallies = Tallies(self._metrics.count_event if self._metrics else None)
         self._refresher = ExpiryRefresher(settings, self._connection, self._tallies)
         self._watch = DeadlineWatch()
         self._tasks: TaskTable[object] = TaskTable(_Unheard(), self._watch)
@@ -171,7 +175,15 @@ class ObjectClient:
         for pool in (self._store_pool, self._lookup_pool, self._load_pool):
             pool.close(_THREADS_WAIT_SECONDS)
         self._connection.close()
+        if self._metrics is not None:
+            self._metrics.close()
         self._watch.close()
+
+    def _open_transport(
+        self, settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float
+    ) -> Transport:
+        transport = open_transport(settings, credentials, timeout_seconds)
+        return transport if self._metrics is None else MeteredTransport(transport, self._metrics)
 
     def _open(
         self, deadline_seconds: float, verdict: Callable[[], Result], buffers: Sequence[GuardedBuffer]
@@ -239,6 +251,15 @@ class _Loading:
         given_up = load.buffer.is_revoked
         load.buffer.revoke()
         return Loaded(load.failure or (Outcome.CORRUPT if given_up else Outcome.TIMEOUT))
+
+
+def _metrics(settings: CouchbaseLMCacheConfig, connection: Connection) -> AdapterMetrics | None:
+    """Return the metrics of the adapter, for this client; None where there is no Prometheus library."""
+    try:
+        from couchbase_lm_cache.metrics import AdapterMetrics  # noqa: PLC0415
+    except ModuleNotFoundError:
+        return None
+    return AdapterMetrics(settings, connection.status, dict)
 
 
 class _Unheard:
