@@ -48,5 +48,5 @@ images: env ## OCI archives under .local/images
 conformance: env ## the Couchbase conformance suite (COUCHBASE_URL, COUCHBASE_USERNAME, COUCHBASE_PASSWORD for a real one)
 	@$(PY) -m pytest e2e/conformance
 
-bench: env ## the speed of the L2 adapter and of the emulator; tables, plot and raw figures in .local/bench
-	@benchmarks/l2/run && $(PY) -m benchmarks.emulator.throughput --json .local/bench/emulator.json
+bench: env ## the speed of the L2 adapter, of the device backend and of the emulator; tables, plots and figures in .local/bench
+	@benchmarks/l2/run && benchmarks/device/run && $(PY) -m benchmarks.emulator.throughput --json .local/bench/emulator.json
