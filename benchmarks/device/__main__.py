@@ -100,7 +100,8 @@ def main() -> int:
 
 
 def _measure(workload: Workload, rounds: int) -> dict[str, Rounds]:
-    command = [str(environment.python()), "-m", "benchmarks.device.transfers", str(WORKLOADS.index(workload)), str(rounds)]
+    number = str(WORKLOADS.index(workload))
+    command = [str(environment.python()), "-m", "benchmarks.device.transfers", number, str(rounds)]
     done = subprocess.run(
         command,
         cwd=ROOT,
