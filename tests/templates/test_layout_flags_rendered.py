@@ -9,8 +9,9 @@ import pytest
 from couchbase_lm_operator.core import engine_values, model_shape, sizing
 from couchbase_lm_operator.core.pod import pod
 from couchbase_lm_operator.core.pod_inputs import PodInputs
+from couchbase_lm_operator.core.refusal import RefusedError
 from tests.core.planning import RELEASE, config_of, container, flag_value, plan_of, rendered, spec_of
-from tests.core.tiny_models import DENSE, LATENT, RECURRENT, SLIDING
+from tests.core.tiny_models import DENSE, LATENT, RECURRENT, SLIDING, SPARSE
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.workload import Pod
@@ -50,6 +51,12 @@ def test_windows_are_kept_in_full_only_where_a_model_mixes_them() -> None:
     assert arguments[arguments.index(WINDOWS_IN_FULL) + 1].startswith("--")
 
 
+def test_sparse_attention_keeps_its_type_on_every_gpu() -> None:
+    spec, shape = spec_of(), model_shape.read_shape(SPARSE, "test")
+    layout = engine_values.resolve(spec, shape, config_of(SPARSE), RELEASE).layout
+    assert (layout.kv_cache_dtype, layout.attention_backend, layout.block_size) == ("bfloat16", "FLASHMLA_SPARSE", 64)
+
+
 def _recurrent_pod(*extra_args: str) -> Pod:
     """Return the pod of a model with states, whatever transfer will carry it."""
     spec, config = spec_of(engine={"extraArgs": list(extra_args)}), config_of(RECURRENT)
@@ -69,6 +76,25 @@ def test_states_are_cached_at_the_edges_of_blocks_in_objects_of_their_own() -> N
     assert chunk <= block
     assert sidecar[sidecar.index("--separate-object-groups") + 1] == "--l2-adapter"
     assert WINDOWS_IN_FULL not in engine
+
+
+def test_a_batch_below_one_block_is_refused_by_its_field() -> None:
+    with pytest.raises(RefusedError, match=r"spec\.engine\.extraArgs: --max-num-batched-tokens 100 is below"):
+        _recurrent_pod("--max-num-batched-tokens", "100")
+
+
+def test_states_are_not_cached_without_prefix_caching() -> None:
+    with pytest.raises(RefusedError, match=r"spec\.engine\.extraArgs has --no-enable-prefix-caching"):
+        _recurrent_pod("--no-enable-prefix-caching")
+
+
+def test_the_type_of_states_that_users_chose_counts() -> None:
+    smaller = _recurrent_pod("--mamba-ssm-cache-dtype", "bfloat16", "--mamba-cache-dtype", "bfloat16")
+    larger = _recurrent_pod("--mamba-ssm-cache-dtype", "float32")
+    blocks = [
+        int(each.engine.args[each.engine.args.index("--max-num-batched-tokens") + 1]) for each in (smaller, larger)
+    ]
+    assert blocks[0] < blocks[1]
 
 
 def test_a_batch_that_users_gave_stands_once_and_counts() -> None:

@@ -62,8 +62,8 @@ def batched_tokens(engine: EngineLayout, block_tokens: int) -> int:
         return usual
     if given < block_tokens:
         raise _invalid(
-            f"--max-num-batched-tokens {given} is below the KV block of {block_tokens} tokens that this model's states "
-            f"need: use {usual}, or remove it."
+            f"spec.engine.extraArgs: --max-num-batched-tokens {given} is below the KV block of {block_tokens} tokens "
+            f"that this model's states need: use {usual}, or remove it."
         )
     return given
 

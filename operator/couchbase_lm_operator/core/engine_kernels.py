@@ -26,7 +26,7 @@ def default_kernels(shape: ModelShape, *, is_cpu: bool, has_8_bit_cache: bool) -
         # vLLM would take others on CPUs with AMX, with other blocks
         return Kernels("CPU_MLA" if is_latent(shape) else "CPU_ATTN", "runs on every CPU")
     if is_latent(shape):
-        backend = "FLASHMLA_SPARSE" if any(cache.is_sparse for cache in _latents(shape)) else "FLASHMLA"
+        backend = "FLASHMLA_SPARSE" if is_sparse(shape) else "FLASHMLA"
         return Kernels(backend, "latent attention on Hopper and Blackwell GPUs; others take TRITON_MLA")
     if has_8_bit_cache:
         return Kernels("FLASHINFER", "takes an 8-bit KV cache on all supported GPUs")
@@ -36,6 +36,11 @@ def default_kernels(shape: ModelShape, *, is_cpu: bool, has_8_bit_cache: bool) -
 def is_latent(shape: ModelShape) -> bool:
     """Say whether attention works on one compressed vector per token."""
     return bool(_latents(shape))
+
+
+def is_sparse(shape: ModelShape) -> bool:
+    """Say whether an indexer picks the tokens that latent attention looks at."""
+    return any(cache.is_sparse for cache in _latents(shape))
 
 
 def _latents(shape: ModelShape) -> list[Latent]:

@@ -14,7 +14,7 @@ from couchbase_lm_operator.core.choice import Choice
 from couchbase_lm_operator.core.context_length import refuse_longer
 from couchbase_lm_operator.core.element_types import AUTO, resolved_dtype
 from couchbase_lm_operator.core.engine_block import engine_block_tokens
-from couchbase_lm_operator.core.engine_kernels import default_kernels, is_latent
+from couchbase_lm_operator.core.engine_kernels import default_kernels, is_latent, is_sparse
 from couchbase_lm_operator.core.kv_layout import EngineLayout
 from couchbase_lm_operator.core.layer_cache import State
 from couchbase_lm_operator.core.layout_flags import read_layout_flags
@@ -77,7 +77,10 @@ def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, config: ModelConfig, 
         return default
 
     kv_dtype = engine.kv_cache_dtype or shape.kv_dtype
+    dtype = engine.dtype or resolved_dtype(None, shape.dtype)
     why = "the checkpoint asks for it" if shape.kv_dtype else "the model's data type"
+    # left to itself, vLLM keeps these models in 8 bits on some GPUs
+    own_kv_dtype = dtype if is_sparse(shape) else AUTO
     kernels = default_kernels(shape, is_cpu=vendor == CPU, has_8_bit_cache=kv_dtype is not None)
     dtype_reason = "the checkpoint's" if shape.dtype != "float32" else "float32 checkpoints are run as bfloat16"
     given = read_layout_flags(engine.extra_args)
@@ -87,8 +90,8 @@ def resolve(spec: LMCacheCouchbaseSpec, shape: ModelShape, config: ModelConfig, 
         platform=_PLATFORMS[vendor],
         tensor_parallel_size=engine.tensor_parallel_size,
         pipeline_parallel_size=engine.pipeline_parallel_size,
-        kv_cache_dtype=chosen("kvCacheDtype", engine.kv_cache_dtype, shape.kv_dtype or AUTO, why),
-        dtype=chosen("dtype", engine.dtype, resolved_dtype(None, shape.dtype), dtype_reason),
+        kv_cache_dtype=chosen("kvCacheDtype", engine.kv_cache_dtype, shape.kv_dtype or own_kv_dtype, why),
+        dtype=chosen("dtype", engine.dtype, dtype, dtype_reason),
         attention_backend=chosen("attentionBackend", engine.attention_backend, *kernels),
         mamba_ssm_cache_dtype=given.mamba_ssm_cache_dtype,
         mamba_cache_dtype=given.mamba_cache_dtype,
