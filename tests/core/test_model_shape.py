@@ -153,10 +153,17 @@ def test_a_list_that_does_not_name_every_layer_is_refused(kinds: object) -> None
         ({"quant_method": "awq"}, None),
         ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8"),
         ({"kv_cache_quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}}, "fp8"),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": None}}, None),
     ],
 )
 def test_checkpoints_say_whether_their_cache_is_8_bit(quantization: object, kv_dtype: str | None) -> None:
     assert read_shape({**QWEN3_8B, "quantization_config": quantization}, WHERE).kv_dtype == kv_dtype
+
+
+def test_a_decoder_inside_another_model_says_it_itself() -> None:
+    text = {**QWEN3_8B, "model_type": "qwen3_vl_text", "quantization_config": {"kv_cache_quant_algo": "fp8"}}
+    assert read_shape({"model_type": "qwen3_vl", "text_config": text}, WHERE).kv_dtype == "fp8"
 
 
 def test_other_quantised_caches_are_refused() -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core import checkpoint_types
 from couchbase_lm_operator.core.attention_families import attention_heads
-from couchbase_lm_operator.core.config_fields import MAX_TOKENS, ConfigFields, shown
+from couchbase_lm_operator.core.config_fields import MAX_TOKENS, ConfigFields
 from couchbase_lm_operator.core.model_families import FAMILIES, WRAPPERS
 from couchbase_lm_operator.core.refusal import RefusedError
 
@@ -26,7 +27,6 @@ OVERRIDE = "override"
 
 _TEXT_FIELDS = ("text_config", "llm_config", "language_config")
 _MAX_MODEL_TYPE_CHARACTERS = 64
-_DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32", "float": "float32"}
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def read_shape(config: Config, where: str) -> ModelShape:
         speculative_layers=speculative,
         attention_heads=heads,
         max_model_len=max_model_len,
-        dtype=_dtype(text, config, where),
-        kv_dtype=_kv_dtype(config, where),
+        dtype=checkpoint_types.model_dtype(text, config, where),
+        kv_dtype=checkpoint_types.kv_dtype(text, config, where),
     )
 
 
@@ -111,8 +111,8 @@ def overridden_shape(config: Config, bytes_per_token: int, where: str) -> ModelS
         speculative_layers=(),
         attention_heads=0,
         max_model_len=_max_model_len(ConfigFields(text, text_where)),
-        dtype=_dtype(text, config, where),
-        kv_dtype=_kv_dtype(config, where),
+        dtype=checkpoint_types.model_dtype(text, config, where),
+        kv_dtype=checkpoint_types.kv_dtype(text, config, where),
         override_bytes_per_token=bytes_per_token,
     )
 
@@ -157,36 +157,3 @@ def _architecture(config: Config) -> str:
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else ""
     return first[:128] if isinstance(first, str) else ""
-
-
-def _dtype(text: Config, config: Config, where: str) -> str:
-    value = next(
-        (part[name] for part in (text, config) for name in ("torch_dtype", "dtype") if part.get(name) is not None),
-        "float32",
-    )
-    name = value.removeprefix("torch.") if isinstance(value, str) else ""
-    if name not in _DTYPES:
-        raise RefusedError(
-            Reason.MODEL_CONFIG_INVALID,
-            f"{where}: torch_dtype is {shown(value)}; known are bfloat16, float16 and float32.",
-        )
-    return _DTYPES[name]
-
-
-def _kv_dtype(config: Config, where: str) -> str | None:
-    """Return the KV type that a quantised checkpoint asks for (compressed-tensors and ModelOpt schemes)."""
-    quantization = config.get("quantization_config")
-    if not isinstance(quantization, dict):
-        return None
-    scheme = quantization.get("kv_cache_scheme")
-    algorithm = quantization.get("kv_cache_quant_algo")
-    if scheme is None and algorithm is None:
-        return None
-    is_float8 = isinstance(scheme, dict) and scheme.get("num_bits") == 8 and scheme.get("type") == "float"
-    if is_float8 or algorithm == "FP8":
-        return "fp8"
-    raise RefusedError(
-        Reason.MODEL_NOT_SUPPORTED,
-        f"{where}: quantization_config asks for a KV cache other than 8-bit float, which this version cannot size. "
-        "Set spec.model.override with kvBytesPerToken and blockSize.",
-    )
