@@ -46,21 +46,25 @@ class EngineSpec(Model):
         default=None, description="Data type of the model; absent: the checkpoint's, with float32 run as bfloat16."
     )
     max_model_len: int | None = Field(
-        default=None, ge=1, le=100_000_000, description="Longest context in tokens; absent: what config.json allows."
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="Longest context in tokens, not above what config.json allows, which it is when absent.",
     )
     block_size: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="Tokens of a KV block; absent: 16, and 128 with vendor CPU, which takes multiples of 32 only.",
+        description="Tokens of a KV block; absent: 16, and 128 with vendor CPU, which takes multiples of 32 only. "
+        "Latent attention: 64, and 16 with vendor CPU. Recurrent layers stretch it.",
     )
     attention_backend: str | None = Field(
         default=None,
         min_length=1,
         max_length=64,
         pattern=r"^[A-Z0-9_]+$",
-        description="vLLM's attention backend; absent: FLASH_ATTN, or CPU_ATTN with vendor CPU. It is pinned because "
-        "it may shape the cache.",
+        description="vLLM's attention backend; absent: FLASH_ATTN, FLASHINFER for an 8-bit cache, FLASHMLA for latent "
+        "attention, CPU_ATTN or CPU_MLA with vendor CPU. It is pinned because it may shape the cache.",
     )
     gpu_memory_utilization: str | None = Field(
         default=None,
