@@ -1,4 +1,4 @@
-"""One question to vLLM: a config.json, the engine's flags, and chunk sizes of interest. Standard library only."""
+"""One question to vLLM: a model, the engine's flags, and chunk sizes of interest. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """``engine`` holds arguments of vLLM's ``EngineArgs``; ``chunks`` are LMCache chunk sizes in tokens.
+    """The library's default configuration of ``model_type`` with ``changes`` made to it.
 
-    ``device`` is ``cpu`` for the few model classes that compute while they are built.
+    ``engine`` has the fields of ``core.kv_layout.EngineLayout`` that are not at their defaults; ``chunks`` are
+    LMCache chunk sizes in tokens, beside three that are always tried. Without ``is_built`` the answer is the
+    configuration alone.
     """
 
-    name: str
-    config: dict[str, Any]
+    model_type: str
+    changes: dict[str, Any] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
     chunks: tuple[int, ...] = ()
-    device: str = "meta"
+    is_built: bool = True
+
+    @property
+    def name(self) -> str:
+        """Return what tells it from all other cases."""
+        told = [f"{key}={value}" for key, value in (*self.changes.items(), *self.engine.items())]
+        return " ".join((self.model_type, *told))

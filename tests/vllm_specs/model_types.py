@@ -6,16 +6,20 @@ Configurations are the library's defaults; ``CHANGES`` names what vLLM needs bey
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
-# Types whose configuration class is vLLM's own, or which several classes share: model type -> architecture.
-_ADDED_BY_VLLM = {
+# Types whose configuration is vLLM's own, or whose class has another name there: model type -> architecture.
+_OTHER_ARCHITECTURES = {
     "chatglm": "ChatGLMModel",
     "deepseek_v41": "DeepseekV41ForCausalLM",
     "dots3_note": "Dots3NoteForCausalLM",
     "hyperclovax": "HyperCLOVAXForCausalLM",
+    "gemma3n": "Gemma3nForConditionalGeneration",
+    "gemma4": "Gemma4ForConditionalGeneration",
     "kimi_k2": "DeepseekV3ForCausalLM",
     "kimi_k3": "KimiK3ForCausalLM",
+    "llama4": "Llama4ForConditionalGeneration",
     "muse_glimmer_text": "MuseGlimmerForCausalLM",
     "phimoe": "PhiMoEForCausalLM",
     "RefinedWeb": "FalconForCausalLM",
@@ -31,12 +35,6 @@ _GEMMA_VOCABULARIES = ("vocab_size", "vocab_size_per_layer_input")
 _KDA = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 128, "num_heads": 32}
 CHANGES: dict[str, dict[str, Any]] = {
     "afmoe": {"score_func": "sigmoid", "route_norm": True, "route_scale": 1.0, "n_group": 1, "topk_group": 1},
-    "apertus": {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 512},
-    "bloom": {"vocab_size": 512},
-    "dbrx": {
-        "attn_config": {"kv_n_heads": 8, "clip_qkv": 8.0, "rope_theta": 10000.0},
-        "ffn_config": {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1},
-    },
     "deepseek_v2": {"moe_intermediate_size": 1408},
     "deepseek_v32": {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64},
     "gemma3n_text": {
@@ -45,14 +43,17 @@ CHANGES: dict[str, dict[str, Any]] = {
         "vocab_size": 512,
         "vocab_size_per_layer_input": 512,
     },
+    "gemma4": {"vision_config": {"model_type": "gemma4_vision"}},
     "glm4_moe": {"head_dim": 128},
     "glm4_moe_lite": {"first_k_dense_replace": 1},
     "granitemoehybrid": {"num_hidden_layers": 6, "layer_types": _GRANITE_LAYERS},
-    "hunyuan_v1_dense": {"head_dim": 128},
-    "hunyuan_v1_moe": {"head_dim": 128},
-    "hy_v3": {"first_k_dense_replace": 1, "expert_hidden_dim": 1536, "route_norm": True},
     "kimi_linear": {
         "num_hidden_layers": 8,
+        "max_position_embeddings": 131072,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
         "mla_use_nope": True,
         "linear_attn_config": {**_KDA, "short_conv_kernel_size": 4},
     },
@@ -78,30 +79,43 @@ CHANGES: dict[str, dict[str, Any]] = {
     "minimax_m2": {"rotary_dim": 64, "scoring_func": "sigmoid"},
     "nemotron": {"num_key_value_heads": 8},
     "nemotron_h": {"layers_block_type": ["mamba", "moe", "mamba", "attention", "mamba", "moe", "attention", "moe"]},
-    "qwen4_exp_text": {"output_gate_type": "sigmoid"},
+    "qwen3_vl_moe": {"text_config": {"norm_topk_prob": True}},
 }
 """What vLLM reads and the library's defaults leave out, and smaller sizes for what is built with real tensors."""
 
-BUILT_ON_CPU = ("apertus", "bloom", "gemma3n_text")
+BUILT_ON_CPU = ("gemma3n_text",)
 """Model classes that compute while they are built."""
 
 
+@cache
 def architectures() -> dict[str, str]:
-    """Return the architecture of each model type that vLLM can serve as a text generator."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    """Return the architecture of each model type that vLLM can serve as a generator of text."""
+    from transformers.models.auto import modeling_auto
     from vllm.model_executor.models import ModelRegistry
 
-    known = {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **_ADDED_BY_VLLM}
+    known = {
+        **modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        **modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        **_OTHER_ARCHITECTURES,
+    }
     return {kind: name for kind, name in known.items() if name in ModelRegistry.get_supported_archs()}
 
 
-def default_config(model_type: str, architecture: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the library's default config.json of a type, with ``changes`` made to it."""
+def config_of(model_type: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the library's default config.json of a type, with ``CHANGES`` and ``changes`` made to it.
+
+    Raises:
+        Exception: whatever the library says of fields that it checks.
+    """
     from transformers import CONFIG_MAPPING
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
-    library = CONFIG_MAPPING if model_type in CONFIG_MAPPING else _CONFIG_REGISTRY
-    config = library[model_type](**changes)
-    written = json.loads(json.dumps(config.to_dict(), default=str))
+    # the class that vLLM reads a config.json of this type with
+    library = _CONFIG_REGISTRY if model_type in _CONFIG_REGISTRY else CONFIG_MAPPING
+    changes = {**CHANGES.get(model_type, {}), **changes}
+    written = json.loads(json.dumps(library[model_type](**changes).to_dict(), default=str))
     written.pop("transformers_version", None)
-    return {**written, **changes, "model_type": model_type, "architectures": [architecture], "dtype": "bfloat16"}
+    for name, value in changes.items():
+        written[name] = {**written[name], **value} if isinstance(value, dict) and written.get(name) else value
+    architecture = architectures().get(model_type, "UnknownForCausalLM")
+    return {**written, "model_type": model_type, "architectures": [architecture], "dtype": "bfloat16"}

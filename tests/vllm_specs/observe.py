@@ -44,36 +44,38 @@ from vllm.v1.kv_cache_interface import MambaSpec, UniformTypeKVCacheSpecs
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec, get_shared_kv_cache_layers
 from vllm.v1.worker.utils import AttentionGroup, allocate_kv_cache, prepare_kernel_block_sizes
 
-from tests.vllm_specs.cases import Case
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
 
 # Nothing is allocated on the meta device: plenty of blocks for any context, and of memory for them.
 _BLOCKS = 1 << 22
 _CACHE_BYTES = 1 << 60
+_ENGINE_ARGUMENTS = ("kv_cache_dtype", "dtype", "block_size", "mamba_ssm_cache_dtype", "mamba_cache_dtype")
 
 
-def observe(case: Case) -> dict[str, Any]:
+def observe(config: Mapping[str, Any], engine: Mapping[str, Any], chunks: Sequence[int], device: str) -> dict[str, Any]:
     """Return the numbers of one rank as JSON values.
+
+    ``engine`` has fields of ``EngineLayout``; ``device`` is ``cpu`` for model classes that compute while they
+    are built, else ``meta``.
 
     Raises:
         Exception: whatever vLLM or LMCache raise for a model that they cannot take.
     """
-    parallel_state._TP.world_size = case.engine.get("tensor_parallel_size", 1)
+    group = parallel_state.get_tp_group()
+    group.world_size = engine.get("tensor_parallel_size", 1)
     try:
-        with _model_folder(case.config) as folder:
-            vllm_config = _vllm_config(folder, case.engine)
-            return _observe(vllm_config, case)
+        with _model_folder(config) as folder:
+            return _observe(_vllm_config(folder, engine), chunks, device)
     finally:
-        parallel_state._TP.world_size = 1
+        group.world_size = 1
 
 
-def _observe(vllm_config: VllmConfig, case: Case) -> dict[str, Any]:
+def _observe(vllm_config: VllmConfig, chunks: Sequence[int], device: str) -> dict[str, Any]:
     with set_current_vllm_config(vllm_config):
-        with set_default_torch_dtype(vllm_config.model_config.dtype), torch.device(case.device):
+        with set_default_torch_dtype(vllm_config.model_config.dtype), torch.device(device):
             model = initialize_model(vllm_config)
         current_platform.update_block_size_for_backend(vllm_config)
         register_all_kvcache_specs(vllm_config)
@@ -88,11 +90,10 @@ def _observe(vllm_config: VllmConfig, case: Case) -> dict[str, Any]:
         managers = _Managers(vllm_config, cache, tensors)
     return {
         "model_class": type(model).__name__,
-        "prefix_caching": vllm_config.cache_config.enable_prefix_caching,
         "ranks": build_parallel_strategy_from_vllm_config(vllm_config, n_servers=1).kv_world_size,
         "specs": _summary(cache),
         "state_bytes": sum(_state_bytes(spec) for _, spec in _layers(cache)),
-        **managers.numbers(case.chunks),
+        **managers.numbers(chunks),
     }
 
 
@@ -110,7 +111,7 @@ class _Managers:
             list(edited.values()), engine_group_layer_indices(self._infos), EngineType.VLLM, hints
         )
 
-    def numbers(self, chunks: tuple[int, ...]) -> dict[str, Any]:
+    def numbers(self, chunks: Sequence[int]) -> dict[str, Any]:
         """Return what a token, a state and an object take; ``chunks`` are added to two of our choice."""
         block = math.lcm(*(info.tokens_per_block for info in self._infos))
         usual = block * -(-256 // block)
@@ -165,8 +166,8 @@ def _vllm_config(folder: Path, engine: Mapping[str, Any]) -> VllmConfig:
         "max_num_batched_tokens": 65536,
         "num_gpu_blocks_override": _BLOCKS,
         "kv_transfer_config": KVTransferConfig(kv_connector="LMCacheMPConnector", kv_role="kv_both"),
-        **engine,
-        "tensor_parallel_size": 1,
+        **{name: value for name, value in engine.items() if name in _ENGINE_ARGUMENTS},
+        "disable_hybrid_kv_cache_manager": None if engine.get("hybrid_kv_cache", True) else True,
     }
     vllm_config = EngineArgs(**arguments).create_engine_config()
     # Set afterwards: vLLM would look for that many devices.

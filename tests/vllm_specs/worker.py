@@ -35,25 +35,26 @@ def main() -> None:
     with Path(sys.argv[2]).open("a") as results:
         for case in cases:
             print(json.dumps({"case": case.name, "started": True}), file=results, flush=True)
-            started = time.monotonic()
-            answer = _answer(case)
-            answer["seconds"] = round(time.monotonic() - started, 2)
-            print(json.dumps({"case": case.name, **answer}), file=results, flush=True)
+            print(json.dumps({"case": case.name, **answer(case)}), file=results, flush=True)
 
 
-def _answer(case: Case) -> dict[str, Any]:
+def answer(case: Case) -> dict[str, Any]:
+    """Return the configuration and the numbers, or an ``error`` and where it came from."""
+    from tests.vllm_specs import model_types
     from tests.vllm_specs.observe import observe
 
+    started = time.monotonic()
+    found: dict[str, Any] = {}
     try:
-        return observe(case)
+        found["config"] = model_types.config_of(case.model_type, case.changes)
+        if case.is_built:
+            device = "cpu" if case.model_type in model_types.BUILT_ON_CPU else "meta"
+            found.update(observe(found["config"], case.engine, case.chunks, device))
     except Exception as error:  # noqa: BLE001 - whatever a model class raises is the answer
         where = traceback.extract_tb(error.__traceback__)[-1]
-        if os.environ.get("SPECS_TRACEBACK"):
-            traceback.print_exc()
-        return {
-            "error": f"{type(error).__name__}: {str(error)[:400]}",
-            "at": f"{Path(where.filename).name}:{where.lineno} {where.name}",
-        }
+        found["error"] = f"{type(error).__name__}: {str(error)[:400]}"
+        found["at"] = f"{Path(where.filename).name}:{where.lineno} {where.name}"
+    return {**found, "seconds": round(time.monotonic() - started, 2)}
 
 
 if __name__ == "__main__":
