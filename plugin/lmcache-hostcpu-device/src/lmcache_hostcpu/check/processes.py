@@ -26,13 +26,13 @@ class ProcessEnded(RuntimeError):  # noqa: N818  # names what happened
     """A process that the check needs is not there (any more); the text has the end of its log."""
 
 
-def environment(backend: str | None, **more: str) -> dict[str, str]:
+def environment(backend: str | None) -> dict[str, str]:
     """Return the variables for a process that uses ``backend``, or LMCache's own choice."""
     variables = {name: value for name, value in os.environ.items() if name != "LMCACHE_DEVICE_BACKEND"}
     if backend is not None:
         variables["LMCACHE_DEVICE_BACKEND"] = backend
     quiet = {"LMCACHE_TRACK_USAGE": "false", "LMCACHE_DISABLE_BANNER": "1", "PYTHONUNBUFFERED": "1"}
-    return variables | quiet | more
+    return variables | quiet
 
 
 def free_port() -> int:
@@ -51,22 +51,20 @@ class Server:
         folder: Path,
         *,
         shared_memory: bool = True,
-        mode: str = "auto",
         port: int | None = None,
-        pool_gigabytes: float = _POOL_GIGABYTES,
-        extra: tuple[str, ...] = (),
+        program: tuple[str, ...] = ("-m", "lmcache.cli.main"),
     ) -> None:
         self.port, self._http_port = port or free_port(), free_port()
         self.url = f"tcp://127.0.0.1:{self.port}"
         self.pool = f"lmcache_l1_pool_check_{os.getpid()}_{self.port}" if shared_memory else ""
         self.log = folder / f"server-{self.port}-{self._http_port}.log"
         command = [
-            *(sys.executable, "-m", "lmcache.cli.main", "server"),
+            *(sys.executable, *program, "server"),
             *("--host", "127.0.0.1", "--port", str(self.port)),
             *("--http-host", "127.0.0.1", "--http-port", str(self._http_port)),
-            *("--chunk-size", str(CHUNK_TOKENS), "--l1-size-gb", str(pool_gigabytes), "--no-l1-use-lazy"),
+            *("--chunk-size", str(CHUNK_TOKENS), "--l1-size-gb", str(_POOL_GIGABYTES), "--no-l1-use-lazy"),
             *("--eviction-policy", "LRU", "--worker-reap-timeout-seconds", "0"),
-            *("--supported-transfer-mode", mode, "--shm-name", self.pool, *extra),
+            *("--supported-transfer-mode", "auto", "--shm-name", self.pool),
         ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, env=environment(backend), stdout=log, stderr=subprocess.STDOUT)
@@ -99,19 +97,28 @@ class Server:
 class WorkerProcess:
     """A :class:`lmcache_hostcpu.check.worker.Worker` in its own process."""
 
-    def __init__(self, rank: int, ranks: int, backend: str | None, folder: Path, **variables: str) -> None:
+    def __init__(
+        self,
+        rank: int,
+        ranks: int,
+        backend: str | None,
+        folder: Path,
+        *,
+        seconds: float = REQUEST_SECONDS,
+        program: tuple[str, ...] = ("-m", "lmcache_hostcpu.check.worker"),
+    ) -> None:
         self.rank = rank
         self.log = folder / f"worker-{rank}-{time.monotonic_ns()}.log"
         self._log = self.log.open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lmcache_hostcpu.check.worker"],
-            env=environment(backend, **variables),
+            [sys.executable, *program],
+            env=environment(backend),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
         )
-        self.send("start", rank=rank, ranks=ranks, backend=backend or "", seconds=REQUEST_SECONDS)
+        self.send("start", rank=rank, ranks=ranks, seconds=seconds)
 
     def send(self, command: str, **arguments: Any) -> None:
         """Give a command without waiting for its answer."""

@@ -68,11 +68,11 @@ def _mode(backend: str, mode: Mode, server: Server, folder: Path) -> str:
             first, second = list(range(1, count + 1))[::-1], list(range(count + 3, 2 * count + 3))
             for worker in ranks:
                 worker.call("fill", blocks=first, seed=5)
-            _both(ranks, "store", tokens=tokens, blocks=first, request="store")
-            found = ranks[0].call("lookup", tokens=tokens, request="load", chunks=_CHUNKS)
+            _both(ranks, "store", tokens=tokens, blocks=first, request=f"{mode.name} store")
+            found = ranks[0].call("lookup", tokens=tokens, request=f"{mode.name} load", chunks=_CHUNKS)
             if found != _CHUNKS:
                 raise Failed(f"the server finds {found} of {_CHUNKS} chunks that were stored")
-            _both(ranks, "load", tokens=tokens, blocks=second, request="load")
+            _both(ranks, "load", tokens=tokens, blocks=second, request=f"{mode.name} load")
             for worker in ranks:
                 wrong = worker.call("compare", blocks=second, seed=5)
                 if wrong:

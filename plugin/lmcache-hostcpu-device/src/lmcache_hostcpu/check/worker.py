@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import uuid
 from typing import Any
 
 _LAYERS, _BLOCKS, _BLOCK_TOKENS, _HEADS, _HEAD_SIZE = 4, 64, 16, 2, 64
@@ -20,32 +21,31 @@ _ADMISSION_SECONDS = 3.0
 class Worker:
     """One rank."""
 
-    def __init__(self, rank: int, ranks: int, backend: str, seconds: float) -> None:
-        self.rank, self.ranks, self.backend = rank, ranks, backend
-        self.seconds = seconds
+    def __init__(self, rank: int, ranks: int, seconds: float) -> None:
+        self.rank, self.ranks, self.seconds = rank, ranks, seconds
+        self._instance = uuid.uuid4().int >> 65  # as LMCache's adapter for vLLM does
         self._context: Any = None
         self._client: Any = None
         self._caches: dict[str, Any] = {}
         self._chunk_tokens = 0
 
     def register(self, url: str, mode: str) -> dict[str, Any]:
-        """Connect to a server and register an empty cache; tells what LMCache has made of the mode."""
-        import torch
+        """Register the cache, empty at first, with a server; tells what LMCache has made of the mode.
+
+        Again with a server that was started anew, as LMCache's recovery does: with the same tensors.
+        """
         from lmcache.utils import EngineType
         from lmcache.v1.multiprocess.group_view import EngineGroupInfo
         from lmcache.v1.multiprocess.transfer_context import create_transfer_context
         from lmcache.v1.multiprocess.transport.factory import RequestClientFactory
         from lmcache.v1.platform import current_device_spec
 
-        self._client = RequestClientFactory.create(url)
-        self._chunk_tokens = int(self._client.get_chunk_size().result(timeout=self.seconds))
-        shape = (2, _BLOCKS, _BLOCK_TOKENS, _HEADS, _HEAD_SIZE)
-        device = current_device_spec.device_type
-        self._caches = {
-            f"layer.{number}": torch.zeros(shape, dtype=torch.bfloat16, device=device) for number in range(_LAYERS)
-        }
+        if self._client is None:
+            self._client = RequestClientFactory.create(url)
+            self._chunk_tokens = int(self._client.get_chunk_size().result(timeout=self.seconds))
+            self._caches = _empty_caches(current_device_spec.device_type)
         self._context = create_transfer_context(
-            self._caches, instance_id=self.rank + 1, req_client=self._client, mode=mode
+            self._caches, instance_id=self._instance, req_client=self._client, mode=mode
         )
         group = EngineGroupInfo(engine_group_id=0, layer_indices=tuple(range(_LAYERS)), tokens_per_block=_BLOCK_TOKENS)
         self._context.register(
@@ -59,11 +59,7 @@ class Worker:
             engine_type=EngineType.VLLM,
         )
         inner = getattr(self._context, "engine_driven_context", self._context)
-        return {
-            "context": type(inner).__name__,
-            "backend": current_device_spec.backend_name,
-            "segments": _segments(self._caches),
-        }
+        return {"context": type(inner).__name__, "backend": current_device_spec.backend_name}
 
     @property
     def _blocks_per_chunk(self) -> int:
@@ -158,17 +154,11 @@ class Worker:
         )
 
 
-def _segments(caches: dict[str, Any]) -> list[str]:
-    """Return the files of shared memory that the tensors lie in."""
-    addresses = {tensor.data_ptr() for tensor in caches.values() if tensor.device.type == "cpu"}
-    found = set()
-    with open("/proc/self/maps") as maps:  # noqa: PTH123  # not a file in a folder
-        for line in maps:
-            span, *_, path = line.split(maxsplit=5)
-            first, last = (int(part, 16) for part in span.split("-"))
-            if path.startswith("/dev/shm/") and any(first <= address < last for address in addresses):  # noqa: S108
-                found.add(path.strip())
-    return sorted(found)
+def _empty_caches(device: str) -> dict[str, Any]:
+    import torch
+
+    shape = (2, _BLOCKS, _BLOCK_TOKENS, _HEADS, _HEAD_SIZE)
+    return {f"layer.{number}": torch.zeros(shape, dtype=torch.bfloat16, device=device) for number in range(_LAYERS)}
 
 
 def main() -> None:
