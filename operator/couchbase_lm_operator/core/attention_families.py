@@ -156,11 +156,11 @@ def minimax_m2(fields: ConfigFields) -> Layers:
 
 
 def falcon(fields: ConfigFields) -> Layers:
-    """One KV head with ``multi_query``, except in the new architecture."""
+    """The new architecture has KV heads of its own number; the old one has one with ``multi_query``, else all."""
     size = head_size(fields)
-    fields.knows(*_KV_HEAD_FIELDS)
-    is_single = fields.flag("multi_query") and not fields.flag("new_decoder_architecture")
-    heads = 1 if is_single else kv_heads(fields)
+    heads = 1 if fields.flag("multi_query") else attention_heads(fields)
+    if fields.flag("new_decoder_architecture"):
+        heads = kv_heads(fields)
     return ((Heads(heads, size, size),),) * layer_count(fields)
 
 

@@ -13,7 +13,7 @@ from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import checkpoint_types
 from couchbase_lm_operator.core.attention_families import attention_heads
 from couchbase_lm_operator.core.config_fields import MAX_TOKENS, ConfigFields
-from couchbase_lm_operator.core.model_families import FAMILIES, WRAPPERS
+from couchbase_lm_operator.core.model_families import FAMILIES, REAL_RUN, SPEC_LEVEL, WRAPPERS
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def read_shape(config: Config, where: str) -> ModelShape:
     return ModelShape(
         model_type=model_type,
         architecture=_architecture(config),
-        evidence=family.evidence,
+        # inside other models decoders were only ever compared alone
+        evidence=SPEC_LEVEL if text is not config and family.evidence == REAL_RUN else family.evidence,
         layers=layers,
         speculative_layers=speculative,
         attention_heads=heads,
