@@ -67,7 +67,7 @@ def shared_memory_bytes(l1_bytes: int, tensor_parallel_size: int, *, is_engine_d
     """Return the size of /dev/shm.
 
     Engine-driven transfer maps L1 there, and a crashed server's segment stays until its successor has looked
-    for room; otherwise it is the engine's own need only.
+    for room; otherwise it is the engine's own need only, to which an engine on CPU adds its whole KV cache.
     """
     if is_engine_driven:
         return 2 * l1_bytes + _SHARED_MEMORY_PER_RANK_BYTES * tensor_parallel_size
