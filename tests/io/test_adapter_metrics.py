@@ -98,7 +98,9 @@ async def test_an_answer_that_is_too_long_too_slow_or_no_text(
     assert "secret-of-the-pod" not in caplog.text
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "0.0.0.0", "localhost", "10.0.0.1/../x", ""])
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "fe80::1", "fe80::1%eth0", "::1%/x", "0.0.0.0", "localhost", "10.0.0.1/../x", ""]
+)
 async def test_no_address_but_a_pods_own_is_asked(pod: PodMetrics, address: str) -> None:
     assert await READER.read(address, pod.port) is None
     assert pod.paths == []

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 1 << 20
 _DEADLINE_SECONDS = 3.0
+_UNANSWERED = (UnresolvedError, httpx.HTTPError, httpx.InvalidURL, TimeoutError)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class AdapterMetrics:
             url = _url(address, port)
             async with asyncio.timeout(self.deadline_seconds), self._client() as client:
                 return parse_reading(await _body(client, url))
-        except (ForbiddenAddressError, UnresolvedError, httpx.HTTPError, TimeoutError, ValueError) as error:
+        except (*_UNANSWERED, ForbiddenAddressError, ValueError) as error:
             # nothing of the answer: only the kind of trouble
             problem = str(error) if isinstance(error, ForbiddenAddressError | ReadingError) else type(error).__name__
             logger.info("a pod does not tell its metrics", extra={"pod": f"{address}:{port}", "problem": problem})
