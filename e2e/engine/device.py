@@ -7,6 +7,7 @@ its lock file says.
 import hashlib
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from e2e.bootstrap import ROOT, cache_root
@@ -44,15 +45,15 @@ def ensure() -> None:
         stamp.write_text(wanted)
 
 
-def build(destination: Path) -> None:
-    """Build the wheel for this machine into a folder.
+def build(destination: Path, *, has_sdist: bool = False) -> None:
+    """Build the wheel into a folder: for this machine or for ``HOSTCPU_BUILD_ARCH``, with or from a source archive.
 
     Raises:
         ClusterError: building failed; what the tools said was shown.
     """
     os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(cache_root().resolve() / "zig"))
     environment.run_uv(
-        *("build", "-q", "--wheel", "--no-create-gitignore", "--python", str(environment.python())),
+        *("build", *(() if has_sdist else ("--wheel",)), "--no-create-gitignore", "--python", sys.executable),
         *("--build-constraints", str(LOCK), "--require-hashes", "--out-dir", str(destination), str(SOURCE)),
     )
 
