@@ -10,7 +10,7 @@ from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.verdict import Proceed, Refuse
 from tests.core.planning import RELEASE, config_of, observed_with, plan_of, spec_of
-from tests.core.tiny_models import DENSE, LATENT, RECURRENT, SLIDING, SPARSE
+from tests.core.tiny_models import ALL_SLIDING, CHUNKED_LOCAL, DENSE, LATENT, RECURRENT, SLIDING, SPARSE
 
 CPU = {"accelerator": {"vendor": "CPU"}}
 
@@ -55,16 +55,27 @@ def test_a_mix_of_windows_becomes_one_group_that_is_kept_in_full(changes: dict[s
     assert plan.transfer_reason == chosen["cache.transfer"].reason
 
 
-def test_the_bytes_are_those_of_a_real_run_without_the_hybrid_manager() -> None:
-    plan = plan_of(spec_of(**CPU, engine={"blockSize": 32}, cache={"chunkSize": 64}), SLIDING)
-    assert plan.sizing.object_bytes == (196_608,)
+@pytest.mark.parametrize(
+    ("content", "object_bytes"),
+    [
+        (SLIDING, 1_572_864),
+        (ALL_SLIDING, 1_048_576),
+        (CHUNKED_LOCAL, 1_048_576),
+        ({**LATENT, "num_nextn_predict_layers": 0}, 1_769_472),
+    ],
+)
+def test_the_bytes_are_those_of_real_engines_with_the_rendered_flags(
+    content: dict[str, Any], object_bytes: int
+) -> None:
+    # a server and an engine with the arguments of these pods stored 4 objects of this size for 2100 tokens
+    sizing = plan_of(spec_of(**CPU), content).sizing
+    assert (sizing.chunk_size_tokens, sizing.object_bytes) == (512, (object_bytes,))
 
 
 def test_windows_of_all_layers_are_stored_whole_on_every_device() -> None:
-    content = {**SLIDING, "layer_types": ["sliding_attention"] * 6}
-    plan = plan_of(spec_of(cache={"chunkSize": 128}), content)
+    plan = plan_of(spec_of(cache={"chunkSize": 512}), ALL_SLIDING)
     assert plan.values.layout.hybrid_kv_cache
-    assert plan.sizing.object_bytes == (128 * 6 * 2 * 2 * 64 * 2,)
+    assert plan.sizing.object_bytes == (1_048_576,)
 
 
 @pytest.mark.parametrize("content", [DENSE, LATENT])

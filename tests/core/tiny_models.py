@@ -25,6 +25,21 @@ SLIDING: dict[str, Any] = {
     "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
 }
 """Five layers with a window of 64 tokens and one without."""
+ALL_SLIDING: dict[str, Any] = {
+    **DENSE,
+    "model_type": "mistral",
+    "architectures": ["MistralForCausalLM"],
+    "sliding_window": 128,
+}
+"""Windows of 128 tokens in all layers."""
+CHUNKED_LOCAL: dict[str, Any] = {
+    **DENSE,
+    "model_type": "llama4_text",
+    "architectures": ["Llama4ForCausalLM"],
+    "layer_types": ["chunked_attention"] * 3 + ["full_attention"],
+    "attention_chunk_size": 128,
+}
+"""Three layers that attend within stretches of 128 tokens, and one to everything."""
 LATENT: dict[str, Any] = {
     "model_type": "deepseek_v3",
     "architectures": ["DeepseekV3ForCausalLM"],
