@@ -9,10 +9,12 @@ import pytest
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.facts import current_model, template_facts
 from couchbase_lm_operator.core.observed import SecretValue
 from couchbase_lm_operator.core.render import pod_template_hash, render
+from couchbase_lm_operator.core.verdict import Refuse
 from tests.core.planning import (
     QWEN3_8B,
     RELEASE,
@@ -24,6 +26,7 @@ from tests.core.planning import (
     plan_of,
     spec_of,
 )
+from tests.core.tiny_models import LATENT
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.plan import Plan
@@ -68,6 +71,22 @@ def test_what_changes_bytes_changes_the_key_prefix(changes: dict[str, Any]) -> N
 )
 def test_what_changes_no_bytes_keeps_the_key_prefix(changes: dict[str, Any]) -> None:
     assert plan_of(spec_of(**changes)).key_prefix == BASE.key_prefix
+
+
+def test_engines_with_latent_attention_share_their_objects_whatever_their_ranks() -> None:
+    plans = [plan_of(spec_of(engine={"tensorParallelSize": ranks}), LATENT) for ranks in (1, 2, 4)]
+    assert len({plan.key_prefix for plan in plans}) == 1
+    assert {(plan.sizing.ranks, plan.sizing.object_bytes) for plan in plans} == {(1, (512 * 3 * 576 * 2,))}
+
+
+def test_one_server_has_all_ranks_of_an_engine() -> None:
+    # real runs: two servers for the ranks of one engine overwrote each other's heads under the same keys
+    manifests = {manifest["kind"]: manifest for manifest in render(plan_of(spec_of(engine={"tensorParallelSize": 2})))}
+    assert "server_urls" not in flag_value(container(manifests, "vllm"), "--kv-transfer-config")
+    given = "--kv-transfer-config.kv_connector_extra_config.lmcache.mp.server_urls=a,b"
+    said = check(spec_of(engine={"extraArgs": [given]}), observed_with(config_of(QWEN3_8B)), RELEASE)
+    assert isinstance(said, Refuse)
+    assert said.reason == Reason.FLAG_NOT_ALLOWED
 
 
 def test_the_models_commit_and_the_versions_are_in_the_key_prefix() -> None:
