@@ -22,14 +22,15 @@ def run_python(*arguments: str, backend: str | None = "hostcpu", path: Path | No
     if path is not None:
         variables["PYTHONPATH"] = os.pathsep.join([str(path), variables.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, *arguments], env=variables, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, *arguments], env=variables, capture_output=True, text=True, timeout=250, check=False
     )
 
 
 def install(folder: Path, name: str, source: str, entry: str, distribution: str | None = None) -> Path:
-    """Install a distribution with one module and one entry point of a backend into a folder."""
-    module = name.replace("-", "_")
-    (folder / f"{module}.py").write_text(source)
+    """Install a distribution with one package and one entry point of a backend into a folder."""
+    package = folder / name.replace("-", "_")
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text(source)
     info = folder / f"{(distribution or name).replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution or name}\nVersion: 1.0\n")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 from lmcache_hostcpu.check import report
 from lmcache_hostcpu.check.report import Outcome, Row
@@ -30,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--without-server", action="store_true", help="leave out transfers through `lmcache server`")
     options = parser.parse_args(arguments)
     backend = options.backend.strip().lower()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that servers and workers end, too
 
     rows = _process("discovery", "Discovery", backend)
     if not any(row.outcome is Outcome.FAILED for row in rows):
@@ -57,11 +60,19 @@ def _process(module: str, group: str, backend: str) -> list[Row]:
         output = error.stdout.decode() if isinstance(error.stdout, bytes) else (error.stdout or "")
         late = Row(group, "comes to an end", Outcome.FAILED, f"not after {_SECONDS} s")
         return [*report.received(output.splitlines()), late]
-    rows = report.received(done.stdout.splitlines())
+    rows = [_with_log(row, done.stderr) for row in report.received(done.stdout.splitlines())]
     if done.returncode != 0:
         last = "\n".join(done.stderr.strip().splitlines()[-5:])
         rows.append(Row(group, "comes to an end", Outcome.FAILED, f"status {done.returncode}:\n{last}"))
     return rows
+
+
+def _with_log(row: Row, log: str) -> Row:
+    """Add what LMCache has said about a backend that it did not register."""
+    said = [line for line in log.splitlines() if "LMCache device plugin" in line]
+    if row.name != "registered" or row.outcome is not Outcome.FAILED or not said:
+        return row
+    return replace(row, reason=f"{row.reason}\n{said[0]}")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,9 @@ def _registered(entry: importlib.metadata.EntryPoint, spec: Any) -> str:
     known = registry.get(entry.name)
     if known is None:
         raise Failed(
-            f"LMCache has not registered it (see its warning above); registered: {', '.join(sorted(registry))}"
+            f"LMCache has not registered it; registered are {', '.join(sorted(registry))}.\n"
+            f"The entry point's module may import only lmcache.v1.platform.base.* at its top: the rest of LMCache is "
+            f"not loaded yet when the registry is built"
         )
     if type(known) is not type(spec):
         place = f"{type(known).__module__}.{type(known).__qualname__}"

@@ -17,7 +17,7 @@ from lmcache_hostcpu.check.discovery import TITLE, declared
 from lmcache_hostcpu.check.report import Failed, tell
 
 # The kit's own modules are here because the kit runs, not because a backend wanted them.
-_KIT = __name__.rpartition(".")[0]
+_KIT = "lmcache_hostcpu.check"
 
 
 def main(backend: str) -> None:
