@@ -41,7 +41,6 @@ _NEMOTRON = {
 }
 _SPECIAL: dict[str, dict[str, Any]] = {
     "afmoe": _SLIDING,
-    "bamba": {**_MAMBA2, "attn_layer_indices": [1], "mamba_expand": 2},
     "cohere2": _SLIDING,
     "exaone4": _SLIDING,
     "falcon": {"multi_query": True, "new_decoder_architecture": False},

@@ -29,7 +29,7 @@ def refusal(config: dict[str, Any], **engine: Any) -> tuple[str, str]:
     return caught.value.verdict.reason, caught.value.verdict.message
 
 
-@pytest.mark.parametrize("config", [GEMMA3, QWEN35, DEEPSEEK, VALID["gemma3n_text"]])
+@pytest.mark.parametrize("config", [GEMMA3, QWEN35, DEEPSEEK, {**VALID["gemma3n_text"], "num_hidden_layers": 9}])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_stages_hold_the_whole_model_however_unevenly_it_is_split(config: dict[str, Any], stages: int) -> None:
     shape, whole = read_shape(config, "c"), layout_of(config)

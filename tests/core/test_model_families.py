@@ -150,6 +150,24 @@ def test_layers_of_published_models(model: str) -> None:
     assert Counter(bytes_of(cache) for layer in shape.layers for cache in layer) == expected
 
 
+def test_falcon_keeps_its_own_type_whatever_the_flag_says() -> None:
+    shape = read_shape(VALID["falcon"], "c")
+    assert layout(shape, EngineLayout(kv_cache_dtype="fp8")).object_bytes(64) == layout(
+        shape, EngineLayout()
+    ).object_bytes(64)
+
+
+def test_small_indexers_keep_no_scale() -> None:
+    assert (indexer_bytes(Indexer(64)), indexer_bytes(Indexer(128))) == (64, 132)
+
+
+def test_only_qwen_3_5_reads_a_type_of_its_states() -> None:
+    next_ = {**VALID["qwen3_next"], "mamba_ssm_dtype": "float32"}
+    assert read_shape(next_, "c").layers == read_shape(VALID["qwen3_next"], "c").layers
+    newer = {**VALID["qwen3_5_text"], "mamba_ssm_dtype": "float32"}
+    assert read_shape(newer, "c").layers != read_shape(VALID["qwen3_5_text"], "c").layers
+
+
 def test_longcat_keeps_two_latent_vectors_per_layer() -> None:
     config = {**latent("longcat_flash", 4, num_layers=4), "num_hidden_layers": None}
     assert layout(read_shape(config, "c"), EngineLayout()).attention_bytes_per_token == 9216
@@ -200,19 +218,24 @@ def test_indexers_are_on_the_layers_that_the_pattern_names(changes: dict[str, An
 
 @pytest.mark.parametrize(
     ("kv_dtype", "backend", "size_bytes"),
-    [("bfloat16", None, 1152), ("fp8", None, 576), ("fp8", "FLASHMLA_SPARSE", 656), ("nvfp4_ds_mla", None, 352)],
+    [
+        ("bfloat16", None, 1152),
+        ("fp8", "FLASHINFER_MLA_SPARSE", 576),
+        ("fp8", None, 656),
+        ("fp8", "FLASHMLA_SPARSE", 656),
+        ("nvfp4_ds_mla", None, 352),
+    ],
 )
 def test_sparse_latent_vectors_depend_on_the_backend(kv_dtype: str, backend: str | None, size_bytes: int) -> None:
     assert latent_bytes(Latent(576, is_sparse=True), kv_dtype, backend) == size_bytes
 
 
-def test_shared_layers_keep_nothing_even_on_a_stage_of_their_own() -> None:
+def test_a_stage_that_would_keep_nothing_is_refused() -> None:
     config = {"model_type": "gemma3n_text", "hidden_size": 2048, "num_hidden_layers": 30, "torch_dtype": "bfloat16"}
     shape = read_shape(config, "c")
-    kv = layout(shape, EngineLayout(pipeline_parallel_size=2))
-    assert kv.stages[1] == ()
-    sized = size(shape, SizingInputs(EngineLayout(pipeline_parallel_size=2), is_engine_driven=False))
-    assert sized.attention_bytes_per_token == 15 * 2048
+    assert layout(shape, EngineLayout()).attention_bytes_per_token == 15 * 2048
+    with pytest.raises(RefusedError, match="pipelineParallelSize 2"):
+        layout(shape, EngineLayout(pipeline_parallel_size=2))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

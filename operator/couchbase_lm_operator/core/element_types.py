@@ -19,6 +19,7 @@ WHOLE_ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4} | dict.fromkey
 _PER_HEAD_BITS = {"int8_per_token_head": 8, "fp8_per_token_head": 8, "int4_per_token_head": 4}
 _PER_HEAD_SCALES_BYTES = 8
 _LATENT_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+_BACKENDS_WITH_SCALES = (None, "FLASHMLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM120")
 _INDEXER_SCALE_ELEMENTS = 128
 _BITS = 8
 
@@ -57,10 +58,12 @@ def heads_bytes(cache: Heads, kv_dtype: str, tensor: int, *, has_scales: bool) -
 def latent_bytes(cache: Latent, kv_dtype: str, backend: str | None) -> int:
     """Return the bytes of one token in one layer, on every rank alike.
 
+    Sparse attention in 8 bits has rows with scales on FlashMLA, which vLLM takes unless told otherwise.
+
     Raises:
         RefusedError: a type whose layout for latent attention is not known.
     """
-    if cache.is_sparse and kv_dtype in FP8 and backend == "FLASHMLA_SPARSE":
+    if cache.is_sparse and kv_dtype in FP8 and backend in _BACKENDS_WITH_SCALES:
         return _LATENT_BYTES["fp8_ds_mla"]
     if kv_dtype in WHOLE_ELEMENT_BYTES:
         return cache.elements * WHOLE_ELEMENT_BYTES[kv_dtype]
@@ -71,7 +74,7 @@ def latent_bytes(cache: Latent, kv_dtype: str, backend: str | None) -> int:
 
 def indexer_bytes(cache: Indexer) -> int:
     """Return the bytes of one token in one layer: 8-bit keys and their scales, whatever the type of the cache."""
-    return cache.head_size + 4 * -(-cache.head_size // _INDEXER_SCALE_ELEMENTS)
+    return cache.head_size + 4 * (cache.head_size // _INDEXER_SCALE_ELEMENTS)
 
 
 def token_bytes(

@@ -112,8 +112,6 @@ class KvLayout:
         return tuple(group.object_bytes(chunk_tokens) for group in self.groups(chunk_tokens))
 
     def _object_groups(self, stage: tuple[KernelGroup, ...], chunk_tokens: int) -> tuple[ObjectGroup, ...]:
-        if not stage:
-            return ()
         if not self.separate_object_groups:
             return (ObjectGroup("mixed" if len(stage) > 1 else kind_of(stage[0]), stage),)
         buckets: dict[tuple[bool, int | None], list[KernelGroup]] = {}

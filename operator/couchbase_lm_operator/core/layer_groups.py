@@ -62,6 +62,12 @@ def group_layers(shape: ModelShape, engine: EngineLayout) -> GroupedLayers:
         sizes.groups(first, (*part, *(extra if position == len(parts) - 1 else ())))
         for position, (first, part) in enumerate(parts)
     )
+    if not all(stages):
+        raise RefusedError(
+            Reason.INVALID_SPEC,
+            f"spec.engine.pipelineParallelSize {engine.pipeline_parallel_size} leaves a stage whose layers keep no "
+            "cache of their own: use a smaller one.",
+        )
     return GroupedLayers(
         stages=stages,
         copies_per_stage=context if is_latent_only else engine.tensor_parallel_size,
@@ -82,6 +88,8 @@ class _Sizes:
         self._engine = engine
         self._dtype = element_types.resolved_dtype(engine.dtype, shape.dtype)
         self.kv_dtype = element_types.resolved_kv_dtype(engine.kv_cache_dtype, shape.kv_dtype, self._dtype)
+        if shape.ignores_kv_dtype:
+            self.kv_dtype = self._dtype
         whole = engine.is_whole_chunk_stored
         self._is_whole_chunk_stored = engine.platform == engine_block.CPU if whole is None else whole
         self._is_sparse = any(isinstance(cache, Latent) and cache.is_sparse for cache in caches)
@@ -114,7 +122,7 @@ class _Sizes:
         found = (
             (
                 self._is_sparse and is_unpinned,
-                "An 8-bit cache takes 656 bytes per token and layer with FLASHMLA_SPARSE: pin the attention backend.",
+                "An 8-bit cache takes 656 bytes per token and layer with FLASHMLA_SPARSE, else 576: pin the backend.",
             ),
             (
                 self._is_sparse and engine.kv_cache_dtype == element_types.AUTO,

@@ -31,12 +31,14 @@ class Family:
     """How one model type is read; ``evidence`` is one of the three above.
 
     ``read_next`` reads the checkpoint's own layers for multi-token prediction, where they were compared.
+    ``ignores_kv_dtype`` marks types whose class in vLLM does not tell its attention of ``--kv-cache-dtype``.
     """
 
     read: Reader
     evidence: str
     defaults: dict[str, Any] = field(default_factory=dict)
     read_next: Reader | None = None
+    ignores_kv_dtype: bool = False
 
 
 def _kv(heads: int, size: int | None = None, **more: Any) -> dict[str, Any]:
@@ -65,7 +67,9 @@ FAMILIES: dict[str, Family] = {
     "cohere": Family(attention.full, SPEC_LEVEL),
     "ernie4_5": Family(attention.full, SPEC_LEVEL, _kv(2, 128)),
     "ernie4_5_moe": Family(attention.full, SPEC_LEVEL, _kv(4)),
-    "falcon": Family(attention.falcon, REAL_RUN, {"multi_query": True, "max_position_embeddings": 2048}),
+    "falcon": Family(
+        attention.falcon, REAL_RUN, {"multi_query": True, "max_position_embeddings": 2048}, ignores_kv_dtype=True
+    ),
     "gemma": Family(attention.full, SPEC_LEVEL, _kv(16, 256)),
     "glm4": Family(attention.full, SPEC_LEVEL, _kv(2, 128)),
     "glm4_moe": Family(attention.full, SPEC_LEVEL, _kv(8), latent.next_heads),
@@ -104,7 +108,7 @@ FAMILIES: dict[str, Family] = {
     "gemma4_text": Family(special.gemma4, REAL_RUN, _GEMMA4),
     "gpt_oss": Family(attention.alternating, REAL_RUN, _kv(8, 64, sliding_window=128)),
     "llama4_text": Family(special.llama4, REAL_RUN, _LLAMA4),
-    "mimo_v2_flash": Family(special.mimo_v2, SPEC_LEVEL),
+    "mimo_v2_flash": Family(special.mimo_v2, SPEC_LEVEL, _kv(4, 192, v_head_dim=128, sliding_window=128)),
     "olmo3": Family(attention.patterned(4), SPEC_LEVEL, {"sliding_window": 4096}),
     # latent attention
     "deepseek_v2": Family(latent.latent, REAL_RUN, _LATENT),
@@ -115,16 +119,15 @@ FAMILIES: dict[str, Family] = {
     "kimi_k2": Family(latent.latent, SPEC_LEVEL, _LATENT, latent.next_latent),
     "longcat_flash": Family(latent.latent_twice, SPEC_LEVEL, _LATENT),
     # states beside attention
-    "bamba": Family(recurrent.mamba2_hybrid, FORMULA, {**_kv(8), **_MAMBA2}),
     "granitemoehybrid": Family(recurrent.mamba2_hybrid, SPEC_LEVEL, _MAMBA2),
     "jamba": Family(recurrent.jamba, SPEC_LEVEL, _kv(8, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2)),
     "kimi_linear": Family(recurrent.kimi_linear, SPEC_LEVEL, _LATENT),
     "lfm2": Family(recurrent.short_conv, FORMULA, _kv(8, conv_L_cache=3)),
     "lfm2_moe": Family(recurrent.short_conv, SPEC_LEVEL, _kv(8, conv_L_cache=3)),
     "nemotron_h": Family(recurrent.nemotron_h, SPEC_LEVEL, _kv(8)),
-    "qwen3_5_moe_text": Family(recurrent.gated_delta_net, SPEC_LEVEL, {**_kv(2, 256), **_GATED}),
-    "qwen3_5_text": Family(recurrent.gated_delta_net, SPEC_LEVEL, {**_kv(4, 256), **_GATED}),
-    "qwen3_next": Family(recurrent.gated_delta_net, REAL_RUN, {**_kv(2, 256), **_GATED}),
+    "qwen3_5_moe_text": Family(recurrent.qwen3_5, SPEC_LEVEL, {**_kv(2, 256), **_GATED}),
+    "qwen3_5_text": Family(recurrent.qwen3_5, SPEC_LEVEL, {**_kv(4, 256), **_GATED}),
+    "qwen3_next": Family(recurrent.qwen3_next, REAL_RUN, {**_kv(2, 256), **_GATED}),
 }
 
 WRAPPERS: dict[str, frozenset[str]] = {

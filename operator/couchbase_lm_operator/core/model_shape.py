@@ -35,7 +35,8 @@ class ModelShape:
 
     ``speculative_layers`` are the checkpoint's own for multi-token prediction, kept only when the engine
     uses them. ``kv_dtype`` is the 8-bit type the checkpoint asks for, or None. ``override_bytes_per_token``
-    is set when a person gave the numbers (then there are no layers).
+    is set when a person gave the numbers (then there are no layers). ``ignores_kv_dtype`` says that vLLM keeps
+    the cache in the model's own type whatever the flag says.
     """
 
     model_type: str
@@ -48,6 +49,7 @@ class ModelShape:
     dtype: str
     kv_dtype: str | None
     override_bytes_per_token: int | None = None
+    ignores_kv_dtype: bool = False
 
 
 def read_shape(config: Config, where: str) -> ModelShape:
@@ -87,6 +89,7 @@ def read_shape(config: Config, where: str) -> ModelShape:
         max_model_len=max_model_len,
         dtype=checkpoint_types.model_dtype(text, config, where),
         kv_dtype=checkpoint_types.kv_dtype(text, config, where),
+        ignores_kv_dtype=family.ignores_kv_dtype,
     )
 
 

@@ -40,8 +40,19 @@ _IDLE_FIELDS = (
 _NEMOTRON_LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 
 
-def gated_delta_net(fields: ConfigFields) -> Layers:
-    """Qwen3-Next and Qwen3.5: every ``full_attention_interval``-th layer attends unless ``layer_types`` says more."""
+def qwen3_next(fields: ConfigFields) -> Layers:
+    """Gated delta nets whose states are of the model's own type: vLLM reads no other from this configuration."""
+    fields.knows("mamba_ssm_dtype")
+    return _gated_delta_net(fields, None)
+
+
+def qwen3_5(fields: ConfigFields) -> Layers:
+    """Gated delta nets whose states may be of another type."""
+    return _gated_delta_net(fields, _state_dtype(fields, "mamba_ssm_dtype"))
+
+
+def _gated_delta_net(fields: ConfigFields, recurrent_dtype: str | None) -> Layers:
+    """Every ``full_attention_interval``-th layer attends unless ``layer_types`` says otherwise."""
     layers, interval = layer_count(fields), fields.integer_or_none("full_attention_interval", high=MAX_LAYERS) or 4
     kinds = _layer_kinds(fields, layers) or tuple(
         "linear_attention" if (position + 1) % interval else FULL for position in range(layers)
@@ -55,7 +66,7 @@ def gated_delta_net(fields: ConfigFields) -> Layers:
         conv_channels=2 * key_heads * key_size + value_heads * value_size,
         recurrent_elements=value_heads * value_size * key_size,
         heads=math.gcd(key_heads, value_heads),
-        recurrent_dtype=_state_dtype(fields, "mamba_ssm_dtype"),
+        recurrent_dtype=recurrent_dtype,
     )
     return _layers(fields, kinds, heads_of(fields), state)
 
@@ -96,13 +107,10 @@ def nemotron_h(fields: ConfigFields) -> Layers:
 
 
 def mamba2_hybrid(fields: ConfigFields) -> Layers:
-    """Granite 4 and Bamba: Mamba 2 but for the layers that ``layer_types`` or ``attn_layer_indices`` names."""
+    """Granite 4: Mamba 2 but for the layers that ``layer_types`` names."""
     kinds = _layer_kinds(fields, layer_count(fields))
-    attending = fields.integers_or_none("attn_layer_indices", layer_count(fields) - 1)
     if kinds is None:
-        if attending is None:
-            raise fields.invalid("layer_types is missing.")
-        kinds = tuple(FULL if position in attending else "mamba" for position in range(layer_count(fields)))
+        raise fields.invalid("layer_types is missing.")
     fields.knows(*_IDLE_FIELDS)
     heads = fields.integer("mamba_n_heads", high=MAX_HEADS)
     size = even_head_size(fields)

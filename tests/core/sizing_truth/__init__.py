@@ -2,8 +2,9 @@
 
 ``REAL_RUNS``: an engine and a server on CPU, prompts of random tokens, sizes of the objects that reached the
 second level. ``PUBLIC_MODELS``: vLLM's own model classes on the meta device, grouped by vLLM, sized by
-LMCache's code for CUDA. ``NOT_STORED``: runs that ended without an object, and why. Of each configuration
-only the fields that matter for the cache are kept; ``layer_types`` is one letter for each layer.
+LMCache's code for CUDA; sparse attention without FlashMLA's rows. ``NOT_STORED``: runs that ended without an
+object, and why. Of each configuration only the fields that matter for the cache are kept; ``layer_types`` is
+one letter for each layer.
 """
 
 from __future__ import annotations
