@@ -1,7 +1,7 @@
 """The model types that are sized, how each is read, and what says that the numbers are right. Pure.
 
-Only types whose numbers were compared with vLLM 0.32 and LMCache 0.5.6 are listed, and few whose formula
-others were compared with: a formula that guesses is wrong in silence. ``defaults`` are what the library
+Only types whose numbers were compared with vLLM 0.32 and LMCache 0.5.6 are listed (``tests/vllm_specs`` compares
+all of them): a formula that guesses is wrong in silence. ``defaults`` are what the library
 (transformers 5.19) takes for fields that a configuration leaves out.
 """
 
@@ -23,7 +23,7 @@ REAL_RUN = "real run"
 SPEC_LEVEL = "spec level"
 """vLLM's own model class and LMCache's own size code gave the predicted bytes, without serving."""
 FORMULA = "formula"
-"""The formula of the family, which other types were compared with."""
+"""Flags of the engine whose layout was never compared: only the formula stands behind the numbers."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ FAMILIES: dict[str, Family] = {
     "qwen3_moe": Family(attention.qwen, SPEC_LEVEL, _kv(4)),
     "smollm3": Family(attention.qwen, SPEC_LEVEL, _kv(4)),
     # decoders of models that also see
-    "qwen2_5_vl_text": Family(attention.qwen, FORMULA, _kv(8)),
-    "qwen3_vl_text": Family(attention.full, FORMULA, _kv(32, 128)),
-    "qwen3_vl_moe_text": Family(attention.full, FORMULA, _kv(16, 128)),
+    "qwen2_5_vl_text": Family(attention.qwen, SPEC_LEVEL, _kv(8)),
+    "qwen3_vl_text": Family(attention.full, SPEC_LEVEL, _kv(32, 128)),
+    "qwen3_vl_moe_text": Family(attention.full, SPEC_LEVEL, _kv(16, 128)),
     # some layers slide
     "afmoe": Family(attention.patterned(4), SPEC_LEVEL, {"head_dim": 128, "sliding_window": 1024}),
     "cohere2": Family(attention.patterned(4, window_extra=1), SPEC_LEVEL, {"sliding_window": 4096}),
@@ -122,7 +122,7 @@ FAMILIES: dict[str, Family] = {
     "granitemoehybrid": Family(recurrent.mamba2_hybrid, SPEC_LEVEL, _MAMBA2),
     "jamba": Family(recurrent.jamba, SPEC_LEVEL, _kv(8, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2)),
     "kimi_linear": Family(recurrent.kimi_linear, SPEC_LEVEL, _LATENT),
-    "lfm2": Family(recurrent.short_conv, FORMULA, _kv(8, conv_L_cache=3)),
+    "lfm2": Family(recurrent.short_conv, SPEC_LEVEL, _kv(8, conv_L_cache=3)),
     "lfm2_moe": Family(recurrent.short_conv, SPEC_LEVEL, _kv(8, conv_L_cache=3)),
     "nemotron_h": Family(recurrent.nemotron_h, SPEC_LEVEL, _kv(8)),
     "qwen3_5_moe_text": Family(recurrent.qwen3_5, SPEC_LEVEL, {**_kv(2, 256), **_GATED}),
