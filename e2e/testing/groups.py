@@ -48,6 +48,7 @@ GROUPS = (
         is_fast=False,
         python_path=(ROOT, PLUGIN / "src"),
     ),
+    Group("sizing", ("tests/vllm_specs",), needs=(ENGINE,), python=ENGINE_PYTHON, is_fast=False),
     Group(
         "device",
         ("plugin/lmcache-hostcpu-device/tests",),
