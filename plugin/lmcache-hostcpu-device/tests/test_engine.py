@@ -20,6 +20,7 @@ ENGINE = str(Path(__file__).with_name("tiny_engine.py"))
 VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",  # two workers on few cores would only wait for each other
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
     "DO_NOT_TRACK": "1",

@@ -43,18 +43,18 @@ finally:
 """
 
 
+def isolated(mount: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with another /dev/shm."""
+    namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'mount {mount} && exec "$@"', "sh"]
+    variables = os.environ | {"LMCACHE_DEVICE_BACKEND": "hostcpu"}
+    return subprocess.run(
+        [*namespace, *command], env=variables, capture_output=True, text=True, timeout=250, check=False
+    )
+
+
 def run(folder: Path, mount: str, *arguments: str) -> str:
     """Run the work above with another /dev/shm; return everything that was said."""
-    command = f'mount {mount} && exec "$@"'
-    isolated = ["unshare", "--mount", "--propagation", "private", "sh", "-c", command, "sh"]
-    done = subprocess.run(
-        [*isolated, sys.executable, "-c", WORK, str(folder), *arguments],
-        env=os.environ | {"LMCACHE_DEVICE_BACKEND": "hostcpu"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    done = isolated(mount, sys.executable, "-c", WORK, str(folder), *arguments)
     return done.stdout + done.stderr
 
 
@@ -77,8 +77,9 @@ def test_read_only(tmp_path: Path) -> None:
     assert "it cannot be written to: mount a memory emptyDir there that this user may write to" in said
 
 
-def test_read_only_without_a_pool(tmp_path: Path) -> None:
-    mount = "-t tmpfs tmpfs /dev/shm && mount -o remount,ro /dev/shm"
-    said = run(tmp_path, mount, "none", "engine_driven", "lmcache_driven")
-    assert "CONTEXT EngineDrivenContextPickle\nMOVED engine_driven True 4 True WRONG 0" in said
-    assert "REFUSED lmcache_driven OSError: [Errno 30] /dev/shm cannot hold lease" in said
+def test_read_only_for_a_worker() -> None:
+    work = "import torch; from lmcache_hostcpu.ipc_wrapper import HostCpuIPCWrapper as W; W.wrap(torch.ones(4, 4))"
+    done = isolated("-t tmpfs tmpfs /dev/shm && mount -o remount,ro /dev/shm", sys.executable, "-c", work)
+    assert done.returncode == 1
+    assert "OSError: [Errno 30] /dev/shm cannot hold lease" in done.stderr
+    assert "or do without shared memory (engine_driven, and --shm-name" in done.stderr

@@ -21,6 +21,7 @@ def main() -> None:
     model, ranks, *modes = sys.argv[1:]
     if not Path(model).exists():
         make_model(model)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if int(ranks) > 1:
         (mode,) = modes
         answer(model, int(ranks), mode)
@@ -29,7 +30,6 @@ def main() -> None:
     import vllm  # noqa: F401
     from vllm.platforms import current_platform
 
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     current_platform.register_triton_kernel_overrides()
     # vLLM does this once for each process, and fails when numba was loaded before: here LMCache loads it.
     type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)
