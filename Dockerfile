@@ -37,7 +37,17 @@ COPY operator/couchbase_lm_operator/__init__.py operator/couchbase_lm_operator/
 COPY operator/couchbase_lm_operator/wheelhouse operator/couchbase_lm_operator/wheelhouse
 COPY plugin/couchbase-lm-cache plugin/couchbase-lm-cache
 RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \
-    PYTHONPATH=operator python -m couchbase_lm_operator.wheelhouse build /opt/wheelhouse
+    PYTHONPATH=operator python -m couchbase_lm_operator.wheelhouse build-plugin /opt/wheelhouse
+
+# The device backend of LMCache for the host CPU, one wheel for each architecture; its compiler is a package.
+FROM builder AS device-wheelhouse
+COPY requirements/device-build.lock requirements/
+RUN --mount=type=secret,id=ca_bundle,target=/etc/ssl/certs/ca-certificates.crt \
+    pip install -q --require-hashes -r requirements/device-build.lock
+COPY operator/couchbase_lm_operator/__init__.py operator/couchbase_lm_operator/
+COPY operator/couchbase_lm_operator/wheelhouse operator/couchbase_lm_operator/wheelhouse
+COPY plugin/lmcache-hostcpu-device plugin/lmcache-hostcpu-device
+RUN PYTHONPATH=operator python -m couchbase_lm_operator.wheelhouse build-device /opt/devices/hostcpu
 
 FROM builder AS operator-dependencies
 COPY requirements/operator.lock requirements/
@@ -68,6 +78,7 @@ ENTRYPOINT ["lmcb"]
 CMD ["run"]
 COPY --from=operator-dependencies /opt/lmcb /opt/lmcb
 COPY --from=wheelhouse /opt/wheelhouse /opt/wheelhouse
+COPY --from=device-wheelhouse /opt/devices /opt/devices
 COPY --from=operator-builder /opt/lmcb-app /opt/lmcb-app
 
 # The plugin for the interpreter of ENGINE_BASE, by the installer that engine pods use.

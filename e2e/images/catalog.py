@@ -29,7 +29,7 @@ CATALOG: Final = (
         OPERATOR_IMAGE,
         (
             *("LICENSE", "README.md", "compat.yaml", "operator", "plugin", "pyproject.toml"),
-            *("requirements/images.lock", "requirements/operator.lock"),
+            *("requirements/device-build.lock", "requirements/images.lock", "requirements/operator.lock"),
         ),
     ),
     Image(
@@ -53,7 +53,7 @@ CATALOG: Final = (
         ENGINE_IMAGE,
         (
             *("operator/couchbase_lm_operator/__init__.py", "operator/couchbase_lm_operator/wheelhouse"),
-            *("plugin", "requirements/images.lock"),
+            *("plugin/couchbase-lm-cache", "requirements/images.lock"),
         ),
         build_arguments=("BASE", "ENGINE_BASE"),
         is_default=False,

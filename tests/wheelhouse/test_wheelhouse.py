@@ -104,7 +104,7 @@ def test_a_second_run_changes_nothing_and_a_half_done_one_is_repaired(volume: Pa
     written = module.stat().st_mtime_ns
     assert install(python, volume)[0] == 0
     assert module.stat().st_mtime_ns == written
-    (volume / "site" / ".couchbase-lm-cache.json").unlink()
+    (volume / "site" / ".installed.json").unlink()
     module.unlink()
     (volume / "site" / "leftover").write_text("")
     assert install(python, volume)[0] == 0
@@ -139,8 +139,9 @@ def test_a_missing_manifest_is_named(volume: Path, tmp_path: Path) -> None:
 def test_an_interpreter_nobody_has_wheels_for_is_told_which_are_supported(volume: Path, tmp_path: Path) -> None:
     tag = f"-cp3{sys.version_info.minor}-"
     manifest = volume / "wheelhouse" / "manifest.json"
-    checksums = json.loads(manifest.read_text())["sha256"]
-    manifest.write_text(json.dumps({"sha256": {name: sha for name, sha in checksums.items() if tag not in name}}))
+    parts = json.loads(manifest.read_text())
+    parts["sha256"] = {name: sha for name, sha in parts["sha256"].items() if tag not in name}
+    manifest.write_text(json.dumps(parts))
     status, _, errors = install(bare(Path(sys.executable), tmp_path / "engine"), volume)
     assert status == 1
     assert "there is no wheel of couchbase and xxhash for CPython" in errors

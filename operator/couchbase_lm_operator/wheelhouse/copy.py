@@ -23,16 +23,17 @@ def copy(source: Path, destination: Path) -> str:
     Raises:
         InstallError: ``source`` is incomplete, or ``destination`` cannot be written.
     """
-    _, checksums = install.read_manifest(source)
-    wanted = sorted(name for name in checksums if is_for_this_machine(name))
+    all_wheels = install.read_manifest(source)
+    wanted = sorted(name for name in all_wheels.checksums if is_for_this_machine(name))
     folder = destination / WHEELHOUSE_FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in wanted:
             _copy_file(source / name, folder / name)
         _copy_file(Path(install.__file__), destination / INSTALLER_NAME)
-        manifest = json.dumps({"sha256": {name: checksums[name] for name in wanted}}, indent=1)
-        _write_file(folder / MANIFEST_NAME, manifest.encode())
+        checksums = {name: all_wheels.checksums[name] for name in wanted}
+        manifest = {"sha256": checksums, "imports": all_wheels.imports}
+        _write_file(folder / MANIFEST_NAME, json.dumps(manifest, indent=1).encode())
     except OSError as error:
         raise InstallError(f"{destination} cannot be filled ({error.strerror})") from None
     return f"copied {len(wanted)} wheels and the installer to {destination}"

@@ -1,4 +1,4 @@
-"""Unpack the plugin for the interpreter that runs this file, without pip.
+"""Unpack wheels for the interpreter that runs this file, without pip.
 
     python3 install.py --from WHEELHOUSE --into TARGET
 
@@ -24,7 +24,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 MANIFEST_NAME = "manifest.json"
-_MARKER_NAME = ".couchbase-lm-cache.json"
+_MARKER_NAME = ".installed.json"
 _GLIBC_OF_OLD_TAGS = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _READ_BYTES = 1024 * 1024
 _SPARE_BYTES = 16 * 1024 * 1024
@@ -32,17 +32,28 @@ _SPARE_BYTES = 16 * 1024 * 1024
 # PYTHONPATH comes before the image's own packages: what LMCache and vLLM import too must be the image's.
 _BELONGS_TO_THE_IMAGE = frozenset({"lmcache", "torch", "typing_extensions", "typing_extensions.py", "vllm"})
 
-# Imports the SDK's native module and xxhash, but not LMCache, which takes many seconds.
-_IMPORT_CHECK = "import typing_extensions, couchbase_lm_cache.transports"
-
 
 class InstallError(Exception):
-    """The plugin cannot be installed; the message is one sentence for the pod's owner."""
+    """The wheels cannot be installed; the message is one sentence for the pod's owner."""
+
+
+class Manifest:
+    """What a wheelhouse says of itself.
+
+    ``content`` is the manifest as written, ``checksums`` the SHA-256 of every wheel by file name, ``imports`` the
+    modules whose import proves that the wheels work.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        parts = json.loads(content)
+        self.content = content
+        self.checksums = {str(name): str(checksum) for name, checksum in parts["sha256"].items()}
+        self.imports = [str(module) for module in parts["imports"]]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Unpack the Couchbase plugin for this interpreter.")
+    parser = argparse.ArgumentParser(description="Unpack wheels for this interpreter.")
     parser.add_argument("--from", dest="wheelhouse", type=Path, required=True, help="folder with wheels and manifest")
     parser.add_argument("--into", dest="target", type=Path, required=True, help="folder to unpack into")
     parser.add_argument("--expect", default="lmcache", help="module the interpreter must have already")
@@ -50,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         message = install(options.wheelhouse, options.target, options.expect)
     except InstallError as error:
-        sys.stderr.write(f"The Couchbase plugin cannot be installed: {error}.\n")
+        sys.stderr.write(f"The wheels of {options.wheelhouse} cannot be installed: {error}.\n")
         return 1
     sys.stdout.write(message + "\n")
     return 0
@@ -67,28 +78,30 @@ def install(wheelhouse: Path, target: Path, expected_module: str) -> str:
             f"{sys.executable} has no module {expected_module}; "
             f"set spec.engine.python to the interpreter of the image that has it"
         )
-    manifest_text, checksums = read_manifest(wheelhouse)
-    chosen = choose(list(checksums))
-    marker = json.dumps({"python": sys.version, "manifest": hashlib.sha256(manifest_text).hexdigest()})
+    manifest = read_manifest(wheelhouse)
+    chosen = choose(list(manifest.checksums))
+    marker = json.dumps({"python": sys.version, "manifest": hashlib.sha256(manifest.content).hexdigest()})
     installed = ", ".join(name.split("-cp3")[0].split("-py3")[0] for name in chosen)
     if _read_marker(target) != marker:
         for name in chosen:
-            verify(wheelhouse / name, checksums[name])
+            verify(wheelhouse / name, manifest.checksums[name])
         _unpack([wheelhouse / name for name in chosen], target)
-    _check_import(target)
+    _check_imports(target, manifest.imports)
     _write_marker(target, marker)
     return f"installed {installed} for {platform.python_implementation()} {platform.python_version()} into {target}"
 
 
-def read_manifest(wheelhouse: Path) -> tuple[bytes, dict[str, str]]:
-    """Return the manifest as written, and the SHA-256 of every wheel by file name."""
+def read_manifest(wheelhouse: Path) -> Manifest:
+    """Return the manifest of a folder of wheels.
+
+    Raises:
+        InstallError: there is none, or it is damaged.
+    """
     path = wheelhouse / MANIFEST_NAME
     try:
-        content = path.read_bytes()
-        checksums = json.loads(content)["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return Manifest(path.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InstallError(f"{path} is missing or damaged; was the operator image built completely?") from None
-    return content, dict(checksums)
 
 
 def choose(wheels: list[str]) -> list[str]:
@@ -206,11 +219,11 @@ def _check_names(archive: zipfile.ZipFile, target: Path) -> None:
             raise InstallError(f"{wheel} holds {entry}, which another wheel holds too")
 
 
-def _check_import(target: Path) -> None:
+def _check_imports(target: Path, modules: list[str]) -> None:
     environment = {**os.environ, "PYTHONPATH": str(target), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         result = subprocess.run(
-            [sys.executable, "-c", _IMPORT_CHECK],
+            [sys.executable, "-c", f"import {', '.join(modules)}"],
             env=environment,
             capture_output=True,
             text=True,
