@@ -44,11 +44,17 @@ ENGINES: tuple[dict[str, Any], ...] = ({}, {"tensor_parallel_size": 2}, {"kv_cac
 JUDGED = sorted((FAMILIES.keys() | WRAPPERS.keys()) - WITHOUT_CLASS_OF_THEIR_OWN.keys())
 DEFAULTS = tuple(Case(model_type, engine=engine) for model_type in JUDGED for engine in ENGINES)
 CASES = (*DEFAULTS, *VARIANTS)
+OWN_LAYERS = (
+    Case("gemma4_text", {"per_layer_config": {"05": {"head_dim": 128}}}),
+    Case("gemma4_text", {"per_layer_config": {"05": {"num_key_value_heads": 2}}}),
+    Case("llama", {"num_hidden_layers": 4, "per_layer_config": {"1": {"num_key_value_heads": 4}}}),
+)
+"""Layers that differ in ways that no field for all of them tells."""
 
 
 @pytest.fixture(scope="module")
 def judged() -> Answers:
-    return answers((*CASES, *_others()))
+    return answers((*CASES, *OWN_LAYERS, *_others()))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -95,6 +101,11 @@ def _without(config: dict[str, Any], names: set[str]) -> dict[str, Any]:
     if text:
         return {**config, "text_config": {name: value for name, value in text.items() if name not in names}}
     return {name: value for name, value in config.items() if name not in names}
+
+
+@pytest.mark.parametrize("case", OWN_LAYERS, ids=lambda case: case.name)
+def test_layers_of_their_own_are_refused(case: Case, judged: Answers) -> None:
+    assert isinstance(predict(judged[case.name]["config"], {}), RefusedError)
 
 
 def test_no_other_type_that_the_library_knows_gets_a_number(judged: Answers) -> None:

@@ -36,6 +36,7 @@ VARIANTS = (
     _case("gemma3_text", num_hidden_layers=4, layer_types=_HALF_SLIDING * 2, sliding_window=512),
     _case("gemma4_text", num_hidden_layers=4, layer_types=_HALF_SLIDING * 2, num_kv_shared_layers=2),
     _case("gemma4_text", engine={"tensor_parallel_size": 4}, num_global_key_value_heads=2, attention_k_eq_v=True),
+    _case("gemma4_text", num_global_key_value_heads=2, attention_k_eq_v=True, global_head_dim=256),
     _case("gpt_oss", (64, 96, 128), engine={"tensor_parallel_size": 2}, num_hidden_layers=6),
     _case("cohere2", (8192,), sliding_window=1024),
     _case("olmo3", num_key_value_heads=8, sliding_window=256),

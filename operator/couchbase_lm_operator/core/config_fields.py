@@ -19,7 +19,7 @@ _SHOWN_CHARACTERS = 64
 _TELLING = re.compile(
     r"^(mamba_|hybrid_|ssm_|linear_(num|head|key|value|conv|attn)|index_|swa_|shortconv|short_conv|conv_(L_|kernel|dim)"
     r"|global_head_dim|num_global_|num_kv_shared|attention_chunk_size|attn_(type_list|layer_)|add_swa"
-    r"|block_configs|layers?_block_type|block_types|compress|kda_|cross_attention|is_encoder_decoder"
+    r"|per_layer_config|block_configs|layers?_block_type|block_types|compress|kda_|cross_attention|is_encoder_decoder"
     r"|sliding_window_(pattern|list)|attention_k_eq_v|partial_rotary_type|num_mem_blocks|use_mem|attention_other)"
     r"|_lora_rank$|state_size|layer_types$"
 )

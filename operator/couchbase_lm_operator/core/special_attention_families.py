@@ -47,7 +47,27 @@ def gemma4(fields: ConfigFields) -> Layers:
     if fields.flag("attention_k_eq_v") and fields.has("num_global_key_value_heads"):
         heads = dividing_heads(fields, "num_global_key_value_heads", attention_heads(fields))
     full = Heads(heads, size, size)
+    _check_layers_of_their_own(fields, kinds, sliding, full)
     return _without_shared(fields, tuple((sliding if kind == SLIDING else full,) for kind in kinds))
+
+
+def _check_layers_of_their_own(fields: ConfigFields, kinds: tuple[str, ...], sliding: Heads, full: Heads) -> None:
+    """Refuse a ``per_layer_config`` that says of full layers something else than the fields for all of them.
+
+    The library writes one, and vLLM takes it before ``global_head_dim``; it names what differs from the sliding layers.
+    """
+    if not fields.has("per_layer_config"):
+        return
+    per_layer = fields.raw("per_layer_config")
+    both = {
+        "head_dim": (full.head_size_k, sliding.head_size_k),
+        "num_key_value_heads": (full.kv_heads, sliding.kv_heads),
+    }
+    own = {name: mine for name, (mine, theirs) in both.items() if mine != theirs}
+    expected = {index: own for index, kind in enumerate(kinds) if own and kind == FULL}
+    told = per_layer.items() if isinstance(per_layer, dict) else ()
+    if {int(index) if str(index).isdecimal() else index: changes for index, changes in told} != expected:
+        raise fields.unsupported("per_layer_config does not say the same of all full layers as global_head_dim.")
 
 
 def llama4(fields: ConfigFields) -> Layers:
