@@ -16,12 +16,12 @@ from lmcache import lmcache_native
 from lmcache.v1.platform import torch_ops
 from lmcache.v1.platform.ops_types import PageBufferShapeDesc
 
-from benchmarks.device.workloads import CHUNK_TOKENS, CHUNKS, DIRECTIONS, WORKLOADS, Workload
+from benchmarks.device.workloads import CHUNK_TOKENS, DIRECTIONS, WORKLOADS, Workload
 from lmcache_hostcpu import library, native_ops
 
 _TYPE = torch.bfloat16
 _SPARE = 2  # times as many blocks in the cache as are transferred
-_REPEATS = 3  # of what takes a tenth of the baseline's time, so that each has about as many quiet moments
+_REPEATS = 20  # of what takes a fraction of the baseline's time, so that each has as many quiet moments
 
 
 class Buffers:
@@ -30,11 +30,13 @@ class Buffers:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.blocks_per_chunk = CHUNK_TOKENS // workload.layout.block_tokens
-        self.blocks = _SPARE * CHUNKS * self.blocks_per_chunk
+        self.blocks = _SPARE * workload.chunks * self.blocks_per_chunk
         generator = torch.Generator().manual_seed(20260101)
         self.cache = torch.randint(-99, 99, (_SPARE * workload.payload_bytes // 2,), dtype=torch.int16)
         self.pool = torch.zeros(workload.payload_bytes // 2, dtype=torch.int16)
-        self.block_ids = torch.randperm(self.blocks, generator=generator).tolist()[: CHUNKS * self.blocks_per_chunk]
+        self.block_ids = torch.randperm(self.blocks, generator=generator).tolist()[
+            : workload.chunks * self.blocks_per_chunk
+        ]
 
     def arguments(self, direction: str) -> list[Any]:
         """Everything that ``multi_layer_block_kv_transfer`` takes, in order."""
@@ -42,7 +44,7 @@ class Buffers:
         directions = lmcache_native.TransferDirection
         return [
             list(self.cache.view(_TYPE).view(workload.layers, *self._layer_shape()).unbind(0)),
-            list(self.pool.view(_TYPE).view(CHUNKS, *self._object_shape()).unbind(0)),
+            list(self.pool.view(_TYPE).view(workload.chunks, *self._object_shape()).unbind(0)),
             self.block_ids,
             torch.device("cpu"),
             directions.D2H if direction == "store" else directions.H2D,
@@ -119,13 +121,16 @@ def time_round(buffers: Buffers, direction: str, turn: int) -> dict[str, float]:
     calls: list[tuple[str, Callable[[], object]]] = [
         ("native", lambda: native_ops.multi_layer_block_kv_transfer(*arguments)),
         ("copy", with_torch),
+        ("native", lambda: native_ops.multi_layer_block_kv_transfer(*arguments)),  # as often as both copies together
         ("copy", with_library),
         ("torch", lambda: torch_ops.multi_layer_block_kv_transfer(*arguments)),
     ]
-    first = turn % len(calls)
     seconds: dict[str, float] = {}
-    for name, call in calls[first:] + calls[:first]:
-        for _ in range(1 if name == "torch" else _REPEATS):
+    for repeat in range(_REPEATS):
+        for place in range(len(calls)):
+            name, call = calls[(turn + repeat + place) % len(calls)]
+            if name == "torch" and repeat:
+                continue
             started = time.perf_counter()
             call()
             seconds[name] = min(time.perf_counter() - started, seconds.get(name, float("inf")))
