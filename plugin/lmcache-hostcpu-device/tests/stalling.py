@@ -2,7 +2,7 @@
 
 ``python stalling.py FOLDER MODULE ARGUMENTS``: a file ``stop-D2H`` or ``stop-H2D`` in the folder stops the next
 transfer of that direction after half of its blocks; it is renamed to ``stopped`` when that has happened, and the
-transfer goes on once there is a file ``go``.
+transfer goes on once there is a file ``go``, or fails once there is a file ``leave``.
 """
 
 import functools
@@ -37,6 +37,8 @@ def stop_transfers(folder: Path) -> None:
             )
         request.rename(folder / "stopped")
         while not (folder / "go").exists():
+            if (folder / "leave").exists():
+                raise RuntimeError("the worker leaves")
             time.sleep(0.01)
         transfer(layers, objects, block_ids, device, direction, *more)
 

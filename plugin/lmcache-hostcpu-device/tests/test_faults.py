@@ -28,7 +28,7 @@ class Brake:
         folder.mkdir()
 
     def set(self, direction: str) -> None:
-        for name in ("stopped", "go"):
+        for name in ("stopped", "go", "leave"):
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / f"stop-{direction}").touch()
 
@@ -40,6 +40,9 @@ class Brake:
 
     def release(self) -> None:
         (self.folder / "go").touch()
+
+    def fail(self) -> None:
+        (self.folder / "leave").touch()
 
 
 class Place:
@@ -144,6 +147,23 @@ def test_a_worker_is_killed_while_it_stores(place: Place, mode: str) -> None:
     other_tokens = new_tokens()
     stored(another, other_tokens, seed=2)
     loaded(another, other_tokens, seed=2)
+
+
+def test_a_worker_leaves_in_order_while_it_stores(place: Place) -> None:
+    """As one that gets SIGTERM: it unregisters, and LMCache by itself would take the store for complete."""
+    worker, tokens = place.worker("engine_driven"), new_tokens()
+    worker.call("fill", blocks=FIRST, seed=6)
+    place.worker_brake.set("D2H")
+    worker.send("store", tokens=tokens, blocks=FIRST, request=f"store-{next(_numbers)}")
+    place.worker_brake.await_stop()
+    place.worker_brake.fail()
+    with pytest.raises(RuntimeError, match="the worker leaves"):
+        worker.answer()
+    worker.call("finish")
+
+    another = place.worker("engine_driven")
+    assert another.call("lookup", tokens=tokens, request=f"after-{next(_numbers)}", chunks=CHUNKS) == 0
+    assert "4 unfinished chunk(s) dropped" in place.running().log.read_text()
 
 
 @pytest.mark.parametrize("mode", MODES)

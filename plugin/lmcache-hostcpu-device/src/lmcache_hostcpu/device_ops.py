@@ -64,9 +64,10 @@ class HostCpuDeviceOps(DeviceOps):  # type: ignore[misc]  # LMCache is not typed
         Raises:
             OSError: the folder of shared memory cannot hold it; says what to do.
         """
+        from lmcache_hostcpu import kv_segments, unfinished_stores
+
+        unfinished_stores.keep_out()  # only servers come here, and only those whose workers write into a pool
         try:
             return int(torch_ops.alloc_shm_pinned_ptr(size, shm_name))
         except OSError as error:
-            from lmcache_hostcpu.kv_segments import explained
-
-            raise explained(error, f"L1 pool {shm_name or '(unnamed)'}", size) from error
+            raise kv_segments.explained(error, f"L1 pool {shm_name or '(unnamed)'}", size) from error
