@@ -102,7 +102,7 @@ def test_other_flags_of_vllm_are_the_users(arguments: list[str]) -> None:
 def test_every_flag_that_is_rendered_is_owned() -> None:
     spec = spec_of(engine={"gpuMemoryUtilization": "0.9"})
     plan = plan_of(spec)
-    for argument in engine_arguments(spec, plan.values, plan.sizing.layout, 40):
+    for argument in engine_arguments(spec, plan.values, plan.sizing.layout, "engine_driven", 40):
         if argument.startswith("--"):
             assert flags.refused_vllm_argument([argument], FIELD) is not None, argument
     for argument in container(rendered(spec, QWEN3_8B), "lmcache")["args"]:

@@ -10,6 +10,7 @@ from couchbase_lm_operator.core import engine_values, model_shape, sizing
 from couchbase_lm_operator.core.pod import pod
 from couchbase_lm_operator.core.pod_inputs import PodInputs
 from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.transfer import LMCACHE_DRIVEN, Transfer
 from tests.core.planning import RELEASE, config_of, container, flag_value, plan_of, rendered, spec_of
 from tests.core.tiny_models import DENSE, LATENT, RECURRENT, SLIDING, SPARSE
 
@@ -64,7 +65,8 @@ def _recurrent_pod(*extra_args: str) -> Pod:
     values = engine_values.resolve(spec, shape, config, RELEASE)
     sized = sizing.size(shape, sizing.SizingInputs(engine=values.layout, is_engine_driven=False))
     dense = plan_of(spec_of(), DENSE)
-    return pod(PodInputs(spec, "demo", values, sized, dense.couchbase, dense.key_prefix, RELEASE))
+    transfer = Transfer(LMCACHE_DRIVEN, "whatever", values.layout)
+    return pod(PodInputs(spec, "demo", values, sized, dense.couchbase, dense.key_prefix, transfer, RELEASE))
 
 
 def test_states_are_cached_at_the_edges_of_blocks_in_objects_of_their_own() -> None:

@@ -121,7 +121,14 @@ class Reason(StrEnum):
     MODEL_CONFIG_INVALID = "ModelConfigInvalid", "config.json is not one, or a field of it is missing or absurd."
     MODEL_NOT_SUPPORTED = "ModelNotSupported", "The model's type is not one that the operator can size."
 
-    TRANSFER_NOT_SUPPORTED = "TransferNotSupported", "The transfer cannot carry the groups in which layers are cached."
+    TRANSFER_NOT_SUPPORTED = (
+        "TransferNotSupported",
+        "The transfer cannot carry the groups in which layers are cached, or the device does not offer it.",
+    )
+    DEVICE_BACKEND_NOT_SUPPORTED = (
+        "DeviceBackendNotSupported",
+        "The operator has no device backend of that name for the vendor.",
+    )
 
     # What the specification may not ask for
     CHUNK_SIZE_INVALID = "ChunkSizeInvalid", "The chunk size does not fit the engine's KV block or the model's window."

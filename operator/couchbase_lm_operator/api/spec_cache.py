@@ -46,8 +46,11 @@ class CacheSpec(Model):
         "operator's limit.",
     )
     working_set: WorkingSetSpec | None = Field(default=None, description="What the bucket should be able to hold.")
-    transfer: Literal["EngineDriven"] | None = Field(
-        default=None, description="Who copies KV blocks between the engine and L1. EngineDriven works on every device."
+    transfer: Literal["EngineDriven", "LMCacheDriven"] | None = Field(
+        default=None,
+        description="Who copies KV blocks between the engine and L1. EngineDriven works on every device, for layers "
+        "that are cached alike. LMCacheDriven needs access to the engine's memory: vendor CPU with deviceBackend "
+        "hostcpu. Absent: EngineDriven where it can carry the model's layers.",
     )
     key_prefix: str | None = Field(
         default=None,

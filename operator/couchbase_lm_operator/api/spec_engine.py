@@ -119,6 +119,14 @@ class AcceleratorSpec(Model):
         pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$",
         description="Extended resource that stands for one GPU; absent: nvidia.com/gpu.",
     )
+    device_backend: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        pattern=r"^[a-z0-9_]+$",
+        description="LMCache device backend of the operator's wheels, for both vLLM and the LMCache server: hostcpu "
+        "with vendor CPU copies much faster than LMCache's own. Absent: LMCache's own for the vendor.",
+    )
 
 
 class PluginSpec(Model):

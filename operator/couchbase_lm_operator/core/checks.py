@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import flags
+from couchbase_lm_operator.core.device_backend import refused_device_backend
 from couchbase_lm_operator.core.model_reading import reading_verdict
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
@@ -49,6 +50,7 @@ def check_spec(spec: LMCacheCouchbaseSpec, defaults: Defaults) -> Refuse | None:
         or flags.refused_env(engine.env, "spec.engine.env", is_sidecar=False)
         or flags.refused_env(cache.env, "spec.cache.env", is_sidecar=True)
         or flags.refused_adapter_param(cache.adapter_params or {}, "spec.cache.adapterParams")
+        or refused_device_backend(spec)
         or refused_pod_template(spec.pod_template, allow_host_path=defaults.allow_host_path)
         or refused_bounds(spec)
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import pod_paths
+from couchbase_lm_operator.core import cpu_cache_space, pod_paths
+from couchbase_lm_operator.core.added_wheels import wheel_environment
 from couchbase_lm_operator.core.engine_values import CPU
 from couchbase_lm_operator.core.flags import escaped
 from couchbase_lm_operator.core.quantity import GIB, format_bytes, parse_bytes
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 ENGINE_PORT = 8000
 _MQ_TIMEOUT_SECONDS = 30
 _HEARTBEAT_SECONDS = 3
-_CPU_KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
-_DEFAULT_CPU_KV_SPACE_GIB = 4
 _CPU_OVERHEAD_BYTES = 3 * GIB
 _GPU_HOST_MEMORY_BYTES = 8 * GIB
 _DEFAULT_CPU_REQUEST = {CPU: "1", "NVIDIA": "2"}
@@ -36,8 +35,8 @@ def engine_flags(
 ) -> dict[str, str]:
     """Return the flags of ``vllm serve`` that the operator owns, with their values; "" for one that takes none.
 
-    ``kv`` is the layout that the flags have to bring about; ``shutdown_seconds`` is how long vLLM finishes
-    running requests after SIGTERM.
+    That of the transfer is not among them: it changes nothing in what is computed. ``kv`` is the layout that the flags
+    have to bring about; ``shutdown_seconds`` is how long vLLM finishes running requests after SIGTERM.
     """
     layout = values.layout
     flags: dict[str, str | int | None] = {
@@ -55,7 +54,6 @@ def engine_flags(
         **kv.required_flags.get("vllm", {}),
         "--gpu-memory-utilization": spec.engine.gpu_memory_utilization,
         "--shutdown-timeout": shutdown_seconds,
-        "--kv-transfer-config": _transfer_config(),
     }
     if layout.max_num_batched_tokens is not None:
         # it is the user's, among the extra arguments
@@ -64,10 +62,14 @@ def engine_flags(
 
 
 def engine_arguments(
-    spec: LMCacheCouchbaseSpec, values: EngineValues, kv: KvLayout, shutdown_seconds: int
+    spec: LMCacheCouchbaseSpec, values: EngineValues, kv: KvLayout, transfer_mode: str, shutdown_seconds: int
 ) -> list[str]:
-    """Return the arguments of ``vllm serve`` that the operator owns, unescaped; see ``engine_flags``."""
+    """Return the arguments of ``vllm serve`` that the operator owns, unescaped; see ``engine_flags``.
+
+    ``transfer_mode`` is LMCache's word for who copies.
+    """
     flags = engine_flags(spec, values, kv, shutdown_seconds)
+    flags["--kv-transfer-config"] = _transfer_config(transfer_mode)
     return ["serve", values.model, *(part for flag in flags.items() for part in flag if part)]
 
 
@@ -91,7 +93,7 @@ def engine_container(inputs: PodInputs, owned_arguments: list[str], mounts: tupl
     )
 
 
-def _transfer_config() -> str:
+def _transfer_config(transfer_mode: str) -> str:
     # A load that fails is computed instead of failing the request (vLLM's default is "fail"). A sidecar that
     # is gone is noticed after seconds, not after LMCache's 300; much less would give up on a busy one.
     config = {
@@ -104,7 +106,7 @@ def _transfer_config() -> str:
             "lmcache.mp.port": names.LMCACHE_QUEUE_PORT,
             "lmcache.mp.mq_timeout": _MQ_TIMEOUT_SECONDS,
             "lmcache.mp.heartbeat_interval": _HEARTBEAT_SECONDS,
-            "lmcache.mp.mp_transfer_mode": "engine_driven",
+            "lmcache.mp.mp_transfer_mode": transfer_mode,
         },
     }
     return json.dumps(config, separators=(",", ":"))
@@ -112,6 +114,7 @@ def _transfer_config() -> str:
 
 def _environment(spec: LMCacheCouchbaseSpec, values: EngineValues) -> tuple[Part, ...]:
     ours = [*pod_paths.shared_environment(), {"name": "HF_HOME", "value": pod_paths.hub_folder(spec)}]
+    ours += wheel_environment(spec, is_engine=True)
     hub = spec.model.config.hub if spec.model.config else None
     if values.is_path:
         ours.append({"name": "HF_HUB_OFFLINE", "value": "1"})
@@ -122,7 +125,7 @@ def _environment(spec: LMCacheCouchbaseSpec, values: EngineValues) -> tuple[Part
         reference = {"name": token.name, "key": token.key}
         ours.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
     if values.vendor == CPU:
-        ours.append({"name": _CPU_KV_SPACE, "value": str(_DEFAULT_CPU_KV_SPACE_GIB)})
+        ours.append({"name": cpu_cache_space.VARIABLE, "value": str(cpu_cache_space.DEFAULT_GIB)})
         # threads float over the cores the container gets: binding needs a NUMA view that pods lack
         ours.append({"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "nobind"})
     return pod_paths.merged_environment(ours, spec.engine.env)
@@ -134,7 +137,7 @@ def _resources(spec: LMCacheCouchbaseSpec, values: EngineValues, sizing: Sizing)
     requests: dict[str, Any] = dict(given.get("requests") or {})
     default_bytes = _GPU_HOST_MEMORY_BYTES
     if values.vendor == CPU:
-        default_bytes = _cpu_kv_space_bytes(spec) + _CPU_OVERHEAD_BYTES
+        default_bytes = cpu_cache_space.cpu_cache_bytes(spec) + _CPU_OVERHEAD_BYTES
     if "memory" in limits:
         limit_bytes = _memory(limits["memory"], "limits")
         default_bytes = min(default_bytes, limit_bytes)
@@ -146,12 +149,6 @@ def _resources(spec: LMCacheCouchbaseSpec, values: EngineValues, sizing: Sizing)
         resource = spec.accelerator.resource_name or "nvidia.com/gpu"
         requests[resource] = limits[resource] = gpus
     return {**given, "requests": requests, "limits": limits} if limits else {**given, "requests": requests}
-
-
-def _cpu_kv_space_bytes(spec: LMCacheCouchbaseSpec) -> int:
-    value = next((entry.get("value") for entry in spec.engine.env if entry.get("name") == _CPU_KV_SPACE), None)
-    gib = int(value) if isinstance(value, str) and value.isdigit() else _DEFAULT_CPU_KV_SPACE_GIB
-    return gib * GIB
 
 
 def _memory(value: object, kind: str) -> int:

@@ -63,15 +63,21 @@ def longest_cacheable_tokens(contexts: ContextBytes, l1_bytes: int, longest_toke
     return min(fits * chunk, longest_tokens)
 
 
-def shared_memory_bytes(l1_bytes: int, tensor_parallel_size: int, *, is_engine_driven: bool) -> int:
-    """Return the size of /dev/shm.
+def engine_driven_shared_bytes(l1_bytes: int, tensor_parallel_size: int) -> int:
+    """Return the size of /dev/shm when engines copy.
 
-    Engine-driven transfer maps L1 there, and a crashed server's segment stays until its successor has looked
-    for room; otherwise it is the engine's own need only, to which an engine on CPU adds its whole KV cache.
+    L1 lies there, and a crashed server's segment stays until its successor has looked for room.
     """
-    if is_engine_driven:
-        return 2 * l1_bytes + _SHARED_MEMORY_PER_RANK_BYTES * tensor_parallel_size
-    return max(_MIN_ENGINE_SHARED_MEMORY_GIB, tensor_parallel_size) * GIB
+    return 2 * l1_bytes + _SHARED_MEMORY_PER_RANK_BYTES * tensor_parallel_size
+
+
+def lmcache_driven_shared_bytes(handed_over_bytes: int, tensor_parallel_size: int) -> int:
+    """Return the size of /dev/shm when LMCache copies.
+
+    It is the engine's own need and ``handed_over_bytes``, the KV memory of all its ranks that lies there: twice, as
+    what an engine left that was killed stays until the server notices, and its successor must not wait for that.
+    """
+    return max(_MIN_ENGINE_SHARED_MEMORY_GIB, tensor_parallel_size) * GIB + 2 * handed_over_bytes
 
 
 def staging_bytes(rank_chunk_bytes: int) -> int:

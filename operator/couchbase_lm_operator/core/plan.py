@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core import engine_values, model_shape, sizing
+from couchbase_lm_operator.core import cpu_cache_space, engine_values, model_shape, sizing
 from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.engine_container import engine_flags
 from couchbase_lm_operator.core.fingerprint import key_prefix
@@ -20,7 +20,7 @@ from couchbase_lm_operator.core.pod_fields import pod_fields
 from couchbase_lm_operator.core.pod_inputs import PodInputs
 from couchbase_lm_operator.core.prefill_cost import prefill_cost
 from couchbase_lm_operator.core.quantity import parse_bytes, parse_seconds
-from couchbase_lm_operator.core.transfer import engine_driven
+from couchbase_lm_operator.core.transfer import choose_transfer
 from couchbase_lm_operator.core.workload import Workload
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.payoff import Payoff
     from couchbase_lm_operator.core.plan_warning import PlanWarning
     from couchbase_lm_operator.core.sizing import Sizing
+    from couchbase_lm_operator.core.transfer import Transfer
 
 # Flags that change nothing in the bytes of a rank: the rank is in the key, and ending is not computing.
 _NOT_IN_FINGERPRINT = ("--tensor-parallel-size", "--shutdown-timeout")
@@ -78,14 +79,15 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
     config = config_of(observed.model_config)
     shape = _shape(spec, config)
     asked = engine_values.resolve(spec, shape, config, defaults)
-    transfer = engine_driven(shape, asked.layout)
+    transfer = choose_transfer(spec, shape, asked.layout)
     values = replace(asked, layout=transfer.engine)
-    sized = sizing.size(shape, _sizing_inputs(spec, values, defaults))
+    sized = sizing.size(shape, _sizing_inputs(spec, values, transfer, defaults))
     rates = assumed_rates(values.layout.platform)
     payoff = context_payoff(sized, prefill_cost(config.content, shape), values.gpu_count, rates)
     goal = couchbase_goal(spec, observed, sized.working_set_bytes)
     layout = layout_fingerprint(shape, values.layout, sized.chunk_size_tokens, defaults.engine_versions)
     prefix = spec.cache.key_prefix or _key_prefix(spec, values, sized, config, layout)
+    inputs = PodInputs(spec, observed.name, values, sized, goal, prefix, transfer, defaults)
     return Plan(
         name=observed.name,
         namespace=observed.namespace,
@@ -104,7 +106,7 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
             max_surge=spec.rollout.max_surge,
             max_unavailable=spec.rollout.max_unavailable,
             progress_deadline_seconds=2 * parse_seconds(spec.engine.startup_timeout),
-            pod=pod(PodInputs(spec, observed.name, values, sized, goal, prefix, defaults)),
+            pod=pod(inputs),
             service_type=spec.service.type,
             service_port=spec.service.port,
             service_annotations=dict(spec.service.annotations),
@@ -127,12 +129,15 @@ def _shape(spec: LMCacheCouchbaseSpec, config: ModelConfig) -> ModelShape:
     return model_shape.read_shape(config.content, config.source)
 
 
-def _sizing_inputs(spec: LMCacheCouchbaseSpec, values: EngineValues, defaults: Defaults) -> sizing.SizingInputs:
+def _sizing_inputs(
+    spec: LMCacheCouchbaseSpec, values: EngineValues, transfer: Transfer, defaults: Defaults
+) -> sizing.SizingInputs:
     cache, wish = spec.cache, spec.cache.working_set
     context = wish.tokens_per_context if wish else None
     return sizing.SizingInputs(
         engine=values.layout,
-        is_engine_driven=True,
+        is_engine_driven=transfer.is_engine_driven,
+        handed_over_bytes=0 if transfer.is_engine_driven else cpu_cache_space.cpu_cache_bytes(spec),
         max_context_tokens=values.max_model_len,
         context_tokens=min(context, values.max_model_len) if context else None,
         contexts=wish.contexts if wish else 100,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.core import pod_paths
+from couchbase_lm_operator.core.added_wheels import added_wheels, wheel_containers
 from couchbase_lm_operator.core.engine_container import ENGINE_PORT, engine_arguments, engine_container
-from couchbase_lm_operator.core.plugin_containers import plugin_containers
 from couchbase_lm_operator.core.pod_script import pod_script
 from couchbase_lm_operator.core.quantity import format_bytes, parse_seconds
 from couchbase_lm_operator.core.sidecar_container import sidecar_container
@@ -51,13 +51,14 @@ def pod(inputs: PodInputs) -> Pod:
     times = grace_times(spec.termination_grace_period)
     template = spec.pod_template
     metadata = template.metadata
-    engine_mounts, sidecar_mounts, plugin_mounts = _mounts(spec)
-    arguments = engine_arguments(spec, inputs.values, inputs.sizing.layout, times.shutdown_seconds)
+    engine_mounts, sidecar_mounts, init_mounts = _mounts(spec)
+    mode = inputs.transfer.lmcache_name
+    arguments = engine_arguments(spec, inputs.values, inputs.sizing.layout, mode, times.shutdown_seconds)
     ports = (str(ENGINE_PORT), str(names.LMCACHE_HTTP_PORT))
     return Pod(
         labels={**(metadata.labels if metadata else {}), **names.child_labels(inputs.name)},
         annotations=dict(metadata.annotations) if metadata else {},
-        init_containers=plugin_containers(inputs, plugin_mounts),
+        init_containers=wheel_containers(inputs, init_mounts),
         sidecar=sidecar_container(inputs, sidecar_mounts),
         engine=engine_container(inputs, arguments, engine_mounts),
         engine_port=ENGINE_PORT,
@@ -96,10 +97,11 @@ def _mounts(spec: LMCacheCouchbaseSpec) -> tuple[tuple[Part, ...], tuple[Part, .
     sidecar = [*shared, _mount(pod_paths.VOLUME_CREDENTIALS, pod_paths.CREDENTIALS, read_only=True)]
     if _certificates(spec) is not None:
         sidecar.append(_mount(pod_paths.VOLUME_CERTIFICATES, pod_paths.CERTIFICATES, read_only=True))
-    plugin = [_mount(pod_paths.VOLUME_PLUGIN, pod_paths.PLUGIN), scratch, temporary]
-    if spec.plugin.source == "Bundled":
-        sidecar.append(_mount(pod_paths.VOLUME_PLUGIN, pod_paths.PLUGIN, read_only=True))
-    return (*engine, *users), (*sidecar, *users), (*plugin, *users)
+    for wheels in added_wheels(spec):
+        sidecar.append(_mount(wheels.volume, wheels.folder, read_only=True))
+        if wheels.is_for_engine:
+            engine.append(_mount(wheels.volume, wheels.folder, read_only=True))
+    return (*engine, *users), (*sidecar, *users), (scratch, temporary, *users)
 
 
 def _mount(volume: str, path: str, *, read_only: bool = False) -> Part:
@@ -118,8 +120,7 @@ def _volumes(inputs: PodInputs) -> tuple[Part, ...]:
     certificates = _certificates(spec)
     if certificates is not None:
         volumes.append({"name": pod_paths.VOLUME_CERTIFICATES, **certificates})
-    if spec.plugin.source == "Bundled":
-        volumes.append({"name": pod_paths.VOLUME_PLUGIN, "emptyDir": {}})
+    volumes += ({"name": wheels.volume, "emptyDir": {}} for wheels in added_wheels(spec))
     if pod_paths.needs_weights_volume(spec):
         volumes.append({"name": pod_paths.VOLUME_WEIGHTS, **_weights(spec)})
     return (*volumes, *spec.pod_template.volumes)

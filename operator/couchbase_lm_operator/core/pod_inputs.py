@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.engine_values import EngineValues
     from couchbase_lm_operator.core.sizing import Sizing
+    from couchbase_lm_operator.core.transfer import Transfer
 
 
 @dataclass(frozen=True)
@@ -23,4 +24,5 @@ class PodInputs:
     sizing: Sizing
     goal: CouchbaseGoal
     key_prefix: str
+    transfer: Transfer
     defaults: Defaults

@@ -22,7 +22,8 @@ WEIGHTS = "/weights"
 CREDENTIALS = "/etc/lmcache-couchbase/credentials"
 CERTIFICATES = "/etc/lmcache-couchbase/ca"
 PLUGIN = "/plugin"
-OWN_MOUNTS = (SHARED_MEMORY, SCRATCH, TEMPORARY, WEIGHTS, "/etc/lmcache-couchbase", PLUGIN)
+DEVICE = "/device"
+OWN_MOUNTS = (SHARED_MEMORY, SCRATCH, TEMPORARY, WEIGHTS, "/etc/lmcache-couchbase", PLUGIN, DEVICE)
 
 VOLUME_SHARED_MEMORY = "shm"
 VOLUME_SCRATCH = "scratch"
@@ -31,6 +32,7 @@ VOLUME_WEIGHTS = "weights"
 VOLUME_CREDENTIALS = "couchbase-credentials"
 VOLUME_CERTIFICATES = "couchbase-ca"
 VOLUME_PLUGIN = "plugin"
+VOLUME_DEVICE = "device-backend"
 OWN_VOLUMES = (
     VOLUME_SHARED_MEMORY,
     VOLUME_SCRATCH,
@@ -39,6 +41,7 @@ OWN_VOLUMES = (
     VOLUME_CREDENTIALS,
     VOLUME_CERTIFICATES,
     VOLUME_PLUGIN,
+    VOLUME_DEVICE,
 )
 
 

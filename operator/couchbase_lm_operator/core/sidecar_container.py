@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.core import pod_paths
+from couchbase_lm_operator.core.added_wheels import wheel_environment
 from couchbase_lm_operator.core.engine_values import CPU
 from couchbase_lm_operator.core.flags import escaped
 from couchbase_lm_operator.core.quantity import GIB, format_bytes, parse_seconds
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.engine_values import EngineValues
     from couchbase_lm_operator.core.pod_inputs import PodInputs
     from couchbase_lm_operator.core.sizing import Sizing
+    from couchbase_lm_operator.core.transfer import Transfer
 
 SHARED_MEMORY_NAME = "lmcache"
+DEAD_ENGINE_SECONDS = 120
+"""How long an engine may be silent before the server lets go of its memory: forty heartbeats."""
 _OVERHEAD_BYTES = 2 * GIB
 _CPU_REQUEST = "200m"
 
@@ -58,19 +62,23 @@ def _arguments(inputs: PodInputs) -> list[str]:
         f"{sizing.l1_bytes / GIB:.9g}",
         # the pool must exist before vLLM maps it, else both fall back to copies through the queue
         "--no-l1-use-lazy",
-        "--supported-transfer-mode",
-        "engine_driven",
-        "--shm-name",
-        SHARED_MEMORY_NAME,
         "--eviction-policy",
         "LRU",
-        # one engine per server: an idle worker that was reaped would kill the engine at its next request
-        "--worker-reap-timeout-seconds",
-        "0",
+        *_transfer_flags(inputs.transfer),
         *_layout_flags(inputs),
         "--l2-adapter",
         json.dumps(_adapter(inputs), separators=(",", ":")),
     ]
+
+
+def _transfer_flags(transfer: Transfer) -> list[str]:
+    mode = ["--supported-transfer-mode", transfer.lmcache_name]
+    if transfer.is_engine_driven:
+        # one engine per server: an idle worker that was reaped would kill the engine at its next request
+        return [*mode, "--shm-name", SHARED_MEMORY_NAME, "--worker-reap-timeout-seconds", "0"]
+    # until it is reaped, an engine that was killed holds its whole KV cache, mapped here, in shared memory; one that
+    # lives gives a sign of it every few seconds since its warm-up
+    return [*mode, "--worker-reap-timeout-seconds", str(DEAD_ENGINE_SECONDS)]
 
 
 def _layout_flags(inputs: PodInputs) -> list[str]:
@@ -115,9 +123,7 @@ def _adapter(inputs: PodInputs) -> dict[str, Any]:
 
 
 def _environment(spec: LMCacheCouchbaseSpec, values: EngineValues) -> tuple[Part, ...]:
-    ours = pod_paths.shared_environment()
-    if spec.plugin.source == "Bundled":
-        ours.append({"name": "PYTHONPATH", "value": f"{pod_paths.PLUGIN}/site"})
+    ours = [*pod_paths.shared_environment(), *wheel_environment(spec, is_engine=False)]
     if values.vendor != CPU:
         # engine-driven transfer needs no GPU here; without this an image may ask for all of the node's
         ours.append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})

@@ -35,7 +35,8 @@ class SizingInputs:
     """What a resource and its engine say; None means "work it out".
 
     ``max_context_tokens`` None is the model's own limit. ``is_engine_driven`` says who copies between engine
-    and LMCache. ``bucket_replicas`` and ``data_nodes`` only count for the quota.
+    and LMCache; if it is LMCache, ``handed_over_bytes`` is the KV memory that each rank keeps in shared memory for it
+    (0 where devices hand it over by other means). ``bucket_replicas`` and ``data_nodes`` only count for the quota.
     """
 
     engine: EngineLayout = field(default_factory=EngineLayout)
@@ -47,6 +48,7 @@ class SizingInputs:
     l1_bytes: int | None = None
     max_l1_bytes: int = _UNLIMITED_BYTES
     is_engine_driven: bool = True
+    handed_over_bytes: int = 0
     bucket_replicas: int = 0
     data_nodes: int = 1
 
@@ -162,9 +164,7 @@ def size(shape: ModelShape, inputs: SizingInputs) -> Sizing:
         // 100
         // max(costs.loaded_bytes(context), costs.chunk_bytes),
         longest_cacheable_tokens=memory_sizing.longest_cacheable_tokens(costs, l1, longest, inputs.max_l1_bytes),
-        shared_memory_bytes=memory_sizing.shared_memory_bytes(
-            l1, inputs.engine.tensor_parallel_size, is_engine_driven=inputs.is_engine_driven
-        ),
+        shared_memory_bytes=_shared_memory_bytes(inputs, l1),
         staging_bytes=memory_sizing.staging_bytes(rank_bytes(kv.groups(choice.tokens), choice.tokens)),
         layout=kv,
         warnings=(*kv.warnings, *_warnings(kv, context)),
@@ -185,6 +185,14 @@ def _check(inputs: SizingInputs) -> None:
     for name, (value, low, high) in bounds.items():
         if value is not None and not low <= value <= high:
             raise RefusedError(Reason.INVALID_SPEC, f"{name} {value} must be from {low} to {high}.")
+
+
+def _shared_memory_bytes(inputs: SizingInputs, l1_bytes: int) -> int:
+    ranks = inputs.engine.tensor_parallel_size
+    if inputs.is_engine_driven:
+        return memory_sizing.engine_driven_shared_bytes(l1_bytes, ranks)
+    handed_over_bytes = inputs.handed_over_bytes * ranks * inputs.engine.pipeline_parallel_size
+    return memory_sizing.lmcache_driven_shared_bytes(handed_over_bytes, ranks)
 
 
 def _warnings(kv: KvLayout, context_tokens: int) -> tuple[str, ...]:

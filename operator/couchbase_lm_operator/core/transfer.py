@@ -3,7 +3,8 @@
 Engine-driven transfer carries one group of layers that are cached alike and refuses any other engine when it
 registers ("engine-driven transfer does not support multiple KV transfer groups",
 ``lmcache/v1/multiprocess/transfer_context/worker_transfer.py``). A mix of full and sliding-window layers becomes one
-group when vLLM keeps the windows in full; recurrent states never do.
+group when vLLM keeps the windows in full; recurrent states never do. LMCache-driven transfer carries all of them, but
+needs a device that hands the engine's memory over to the server.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.device_backend import FIELD as DEVICE_BACKEND_FIELD
+from couchbase_lm_operator.core.device_backend import device_backend
+from couchbase_lm_operator.core.engine_values import CPU
 from couchbase_lm_operator.core.kv_layout import layout
 from couchbase_lm_operator.core.layer_cache import Heads, State
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.kv_layout import EngineLayout
     from couchbase_lm_operator.core.model_shape import ModelShape
 
 ENGINE_DRIVEN = "EngineDriven"
-_REASON = "vLLM copies blocks through shared memory: the LMCache server needs no access to the GPU."
+LMCACHE_DRIVEN = "LMCacheDriven"
+FIELD = "spec.cache.transfer"
+_LMCACHE_NAMES = {ENGINE_DRIVEN: "engine_driven", LMCACHE_DRIVEN: "lmcache_driven"}
+_ENGINE_COPIES = "vLLM copies blocks through shared memory: the LMCache server needs no access to the GPU."
+_LMCACHE_COPIES = "The LMCache server copies blocks from and to vLLM's KV memory, which lies in shared memory."
 _WHOLE_WINDOWS = (
     "This transfer carries one group of layers, so vLLM runs with --disable-hybrid-kv-cache-manager: it keeps sliding "
     "windows in full, which takes more of its KV memory and changes no answer."
@@ -36,24 +45,81 @@ class Transfer:
     reason: str
     engine: EngineLayout
 
+    @property
+    def is_engine_driven(self) -> bool:
+        """Say whether the engine copies."""
+        return self.mode == ENGINE_DRIVEN
 
-def engine_driven(shape: ModelShape, engine: EngineLayout) -> Transfer:
-    """Return engine-driven transfer of a model.
+    @property
+    def lmcache_name(self) -> str:
+        """Return the mode in LMCache's words."""
+        return _LMCACHE_NAMES[self.mode]
+
+
+def choose_transfer(spec: LMCacheCouchbaseSpec, shape: ModelShape, engine: EngineLayout) -> Transfer:
+    """Return the transfer that a user asked for, or else the one that carries the model; engine-driven where it does.
 
     Raises:
-        RefusedError: the model's layers are cached in several groups, whatever the engine's flags.
+        RefusedError: the device does not offer the transfer, or the transfer does not carry the model's layers.
     """
-    one_object = replace(engine, separate_object_groups=False, is_whole_chunk_stored=True)
-    if layout(shape, one_object).is_single_transfer_group:
-        return Transfer(ENGINE_DRIVEN, _REASON, one_object)
-    whole_windows = replace(one_object, hybrid_kv_cache=False)
-    if not _has_states(shape) and layout(shape, whole_windows).is_single_transfer_group:
-        return Transfer(ENGINE_DRIVEN, f"{_REASON} {_WHOLE_WINDOWS}", whole_windows)
+    backend, asked = device_backend(spec), spec.cache.transfer
+    can_hand_over = backend is not None and backend.has_handle_transfer
+    if asked == LMCACHE_DRIVEN:
+        if not can_hand_over:
+            raise RefusedError(Reason.TRANSFER_NOT_SUPPORTED, f"{FIELD} {asked}: {_no_handles(spec)}")
+        return _lmcache_driven(_LMCACHE_COPIES, engine)
+    found = _engine_driven(shape, engine)
+    if found is not None:
+        return found
+    if can_hand_over and asked is None:
+        return _lmcache_driven(f"{_LMCACHE_COPIES} Copies by vLLM carry one group of layers: {_told(shape)}.", engine)
     raise RefusedError(
         Reason.TRANSFER_NOT_SUPPORTED,
-        f"model_type {shape.model_type}: {_told(shape)}, and LMCache's engine-driven transfer, the only one of this "
-        "version, does not support multiple KV transfer groups. Choose a model whose layers are cached alike in "
-        "spec.model.id, or run this one with LMCache's own transfer outside this operator.",
+        f"model_type {shape.model_type}: {_told(shape)}, and LMCache's engine-driven transfer does not support "
+        f"multiple KV transfer groups. {_remedy(spec, can_hand_over=can_hand_over)}",
+    )
+
+
+def _engine_driven(shape: ModelShape, engine: EngineLayout) -> Transfer | None:
+    """Return engine-driven transfer, or None when the layers are cached in several groups whatever the flags."""
+    one_object = replace(engine, separate_object_groups=False, is_whole_chunk_stored=True)
+    if layout(shape, one_object).is_single_transfer_group:
+        return Transfer(ENGINE_DRIVEN, _ENGINE_COPIES, one_object)
+    whole_windows = replace(one_object, hybrid_kv_cache=False)
+    if not _has_states(shape) and layout(shape, whole_windows).is_single_transfer_group:
+        return Transfer(ENGINE_DRIVEN, f"{_ENGINE_COPIES} {_WHOLE_WINDOWS}", whole_windows)
+    return None
+
+
+def _lmcache_driven(reason: str, engine: EngineLayout) -> Transfer:
+    # the only devices that hand over their memory so far are CPUs, where LMCache cuts no windows
+    return Transfer(LMCACHE_DRIVEN, reason, replace(engine, is_whole_chunk_stored=True))
+
+
+def _no_handles(spec: LMCacheCouchbaseSpec) -> str:
+    """Return why the device hands nothing over, and what to do, as the end of a sentence."""
+    if spec.accelerator.vendor == CPU:
+        return (
+            "LMCache's own backend for CPUs leaves an engine's KV memory in /dev/shm when the engine is killed, so "
+            f"that the next one has no room. Set {DEVICE_BACKEND_FIELD} to hostcpu, which does not, or remove {FIELD}."
+        )
+    return (
+        f"the LMCache server would need the GPUs of vLLM, and with vendor {spec.accelerator.vendor} this version "
+        f"shares them with no other container. Remove {FIELD}, or set it to {ENGINE_DRIVEN}."
+    )
+
+
+def _remedy(spec: LMCacheCouchbaseSpec, *, can_hand_over: bool) -> str:
+    if can_hand_over:
+        return f"Remove {FIELD}, or set it to {LMCACHE_DRIVEN}."
+    if spec.accelerator.vendor == CPU:
+        return (
+            f"Set {DEVICE_BACKEND_FIELD} to hostcpu, with which LMCache copies by itself, or choose a model whose "
+            "layers are cached alike in spec.model.id."
+        )
+    return (
+        "Choose a model whose layers are cached alike in spec.model.id, or run this one with LMCache's own transfer "
+        "outside this operator."
     )
 
 
