@@ -74,7 +74,7 @@ def test_what_was_left_open_counts_as_what_it_comes_to() -> None:
     assert _fingerprint(SLIDING, separate_object_groups=True) == _fingerprint(SLIDING)
     assert _fingerprint(RECURRENT, 2048, max_num_batched_tokens=8192) == _fingerprint(RECURRENT, 2048)
     # other words about the same layers
-    other_words = {**DENSE, "max_position_embeddings": 4096, "architectures": ["Other"]}
+    other_words = {**DENSE, "max_position_embeddings": 4096, "architectures": ["Qwen3ForSequenceClassification"]}
     assert _fingerprint(other_words) == _fingerprint(DENSE)
 
 

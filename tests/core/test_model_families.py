@@ -297,7 +297,7 @@ def test_no_type_is_sized_with_fields_that_it_should_not_have(model_type: str, f
 
 
 @pytest.mark.parametrize("model_type", SUPPORTED_MODEL_TYPES)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_value_in_any_field_is_read_or_refused_with_the_place(model_type: str, data: st.DataObject) -> None:
     valid = VALID[model_type]

@@ -12,6 +12,12 @@ from couchbase_lm_operator.core.verdict import Proceed, Refuse
 from tests.core.planning import RELEASE, config_of, observed_with, plan_of, spec_of
 from tests.core.tiny_models import ALL_SLIDING, CHUNKED_LOCAL, DENSE, LATENT, RECURRENT, SLIDING, SPARSE
 
+_LARGE_GLOBAL_HEADS = {
+    **SLIDING,
+    "model_type": "gemma4_text",
+    "architectures": ["Gemma4ForCausalLM"],
+    "global_head_dim": 128,
+}
 CPU = {"accelerator": {"vendor": "CPU"}}
 
 
@@ -24,7 +30,7 @@ def _verdict(content: dict[str, Any], **changes: Any) -> Any:
     ("content", "told"),
     [
         (RECURRENT, "model_type qwen3_next: it has layers with recurrent states beside attention"),
-        ({**SLIDING, "model_type": "gemma4_text", "global_head_dim": 128}, "heads of different numbers or sizes"),
+        (_LARGE_GLOBAL_HEADS, "heads of different numbers or sizes"),
     ],
 )
 def test_several_transfer_groups_are_refused_before_a_pod_starts(

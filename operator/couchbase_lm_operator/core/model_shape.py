@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import checkpoint_types
+from couchbase_lm_operator.core.architectures import check_architectures
 from couchbase_lm_operator.core.attention_families import attention_heads
 from couchbase_lm_operator.core.config_fields import MAX_TOKENS, ConfigFields
 from couchbase_lm_operator.core.model_families import FAMILIES, REAL_RUN, SPEC_LEVEL, WRAPPERS
@@ -70,6 +71,7 @@ def read_shape(config: Config, where: str) -> ModelShape:
         raise ConfigFields(text, text_where).unsupported(
             f"model_type {model_type!r} is not one that this version can size ({', '.join(SUPPORTED_MODEL_TYPES)})."
         )
+    check_architectures(config, ConfigFields(config, where))
     fields = ConfigFields({**family.defaults, **text}, text_where)
     max_model_len = _max_model_len(fields)
     heads = attention_heads(fields)
