@@ -48,8 +48,10 @@ struct plan {
 /* Walks over the rows of a unit. There are two at a time: one reads ahead for the other. */
 struct walk {
     const struct plan *plan;
-    int64_t block;
-    int64_t end;
+    int64_t left; /* blocks of the unit, this one included */
+    int64_t in_object;
+    int64_t plane;
+    int64_t object;
     int64_t outer;
     int64_t inner;
     const char *from_block;
@@ -66,21 +68,32 @@ static void go_to_row(struct walk *walk)
     walk->to = walk->to_block + walk->outer * grid->to_outer;
 }
 
-/* Goes to the first row of the next block that is not left out; block is walk->end when there is none. */
+static void next_block(struct walk *walk)
+{
+    const struct hostcpu_transfer *t = walk->plan->transfer;
+
+    walk->left--;
+    if (++walk->in_object < t->blocks_per_object)
+        return;
+    walk->in_object = 0;
+    if (++walk->plane < t->planes)
+        return;
+    walk->plane = 0;
+    walk->object++;
+}
+
+/* Goes to the first row of this block, or of the first after it that is not left out; left is 0 when there is none. */
 static void go_to_block(struct walk *walk)
 {
     const struct hostcpu_transfer *t = walk->plan->transfer;
 
-    for (; walk->block < walk->end; walk->block++) {
-        const int64_t plane = walk->block / t->blocks_per_object % t->planes;
-        const int64_t object = walk->block / t->blocks_per_object / t->planes;
-        const int64_t in_object = walk->block % t->blocks_per_object;
-        const int64_t position = object * t->blocks_per_object + in_object;
+    for (; walk->left > 0; next_block(walk)) {
+        const int64_t position = walk->object * t->blocks_per_object + walk->in_object;
         if (position >= t->ids || walk->plan->ids[position] < 0)
             continue;
-        char *block = (char *)(uintptr_t)t->plane_bases[plane] + walk->plan->ids[position] * t->block_stride;
-        char *tokens = (char *)(uintptr_t)t->object_bases[object] + plane * t->object_plane_stride + t->object_column +
-                       in_object * t->block_tokens * t->object_token_stride;
+        char *block = (char *)(uintptr_t)t->plane_bases[walk->plane] + walk->plan->ids[position] * t->block_stride;
+        char *tokens = (char *)(uintptr_t)t->object_bases[walk->object] + walk->plane * t->object_plane_stride +
+                       t->object_column + walk->in_object * t->block_tokens * t->object_token_stride;
         walk->from_block = t->to_objects ? block : tokens;
         walk->to_block = t->to_objects ? tokens : block;
         walk->outer = 0;
@@ -99,7 +112,7 @@ static inline void go_on(struct walk *walk)
     } else if (++walk->outer < grid->outer) {
         go_to_row(walk);
     } else {
-        walk->block++;
+        next_block(walk);
         go_to_block(walk);
     }
 }
@@ -108,16 +121,18 @@ static void copy_unit(void *context, int64_t unit)
 {
     const struct plan *plan = context;
     const int64_t row_bytes = plan->grid.row_bytes, first = unit * plan->blocks_per_unit;
-    const int64_t left = plan->blocks - first;
+    const int64_t left = plan->blocks - first, per_object = plan->transfer->blocks_per_object;
     struct walk copying = {.plan = plan,
-                           .block = first,
-                           .end = first + (left < plan->blocks_per_unit ? left : plan->blocks_per_unit)};
+                           .left = left < plan->blocks_per_unit ? left : plan->blocks_per_unit,
+                           .in_object = first % per_object,
+                           .plane = first / per_object % plan->transfer->planes,
+                           .object = first / per_object / plan->transfer->planes};
     int64_t ahead_bytes = 0;
 
     go_to_block(&copying);
     struct walk reading = copying;
-    while (copying.block < copying.end) {
-        for (; row_bytes >= LINE && ahead_bytes < AHEAD_BYTES && reading.block < reading.end; go_on(&reading)) {
+    while (copying.left > 0) {
+        for (; row_bytes >= LINE && ahead_bytes < AHEAD_BYTES && reading.left > 0; go_on(&reading)) {
             prefetch_row(reading.from, row_bytes);
             ahead_bytes += row_bytes;
         }
