@@ -91,6 +91,17 @@ def test_lifetimes_are_set_read_and_renewed(transport: Transport, ttl_seconds: i
     assert transport.age("absent", SECONDS).document.outcome is Outcome.MISSING
 
 
+def test_a_key_named_twice_in_a_call_is_answered_twice(transport: Transport) -> None:
+    source, target = buffer(b"abab"), buffer(bytes(4))
+    twice = [ShardWrite("one", source, 0, 2), ShardWrite("one", source, 2, 4)]
+    assert transport.write(twice, 0, SECONDS) == [Outcome.OK] * 2
+    reads = [ShardRead("one", target, 0, 2, checksum(b"ab")), ShardRead("one", target, 2, 4, checksum(b"ab"))]
+    assert transport.read_into(reads, SECONDS) == [Outcome.OK] * 2
+    assert target.copy(0, 4) == b"abab"
+    assert transport.write_json([("two", b"{}"), ("two", b"{}")], 0, SECONDS) == [Outcome.OK] * 2
+    assert transport.exists(["two", "two"], SECONDS) == [Outcome.OK] * 2
+
+
 def test_empty_calls_and_the_largest_document(transport: Transport) -> None:
     assert transport.read([], SECONDS) == []
     assert transport.exists([], SECONDS) == []
