@@ -42,7 +42,7 @@ def up(cluster: str, image_registry: str) -> None:
     with PROGRESS.step("installing the operator from charts/lmcache-couchbase"):
         stack.install_operator(kube, stack.PLACE, images["operator"], made)
     with PROGRESS.step("applying examples/quickstart.yaml and waiting for Ready"):
-        name = stack.apply_quickstart(kube, stack.PLACE, images["engine-cpu"].reference)["metadata"]["name"]
+        name = stack.apply_example(kube, stack.PLACE, images["engine-cpu"].reference)["metadata"]["name"]
         resource = stack.wait_until_ready(kube, stack.PLACE, name)
     bucket = Bucket(kube, stack.PLACE, password, resource["status"]["couchbase"])
     prove(Workload(kube, stack.PLACE.name, name), resource, bucket, stack.FOLDER)

@@ -115,9 +115,9 @@ def install_operator(kube: Kube, place: Place, image: Published, made: Made) -> 
     )
 
 
-def apply_quickstart(kube: Kube, place: Place, engine_image: str) -> dict[str, Any]:
-    """Apply examples/quickstart.yaml, with the engine image where this cluster finds it; return the resource."""
-    documents = [document for document in yaml.safe_load_all(QUICKSTART.read_text()) if document]
+def apply_example(kube: Kube, place: Place, engine_image: str, example: Path = QUICKSTART) -> dict[str, Any]:
+    """Apply an example, with the engine image where this cluster finds it; return the resource."""
+    documents = [document for document in yaml.safe_load_all(example.read_text()) if document]
     resource: dict[str, Any] = next(document for document in documents if document["kind"] == names.KIND)
     resource["spec"].setdefault("engine", {})["image"] = engine_image
     resource["spec"]["couchbase"]["connectionString"] = f"couchbase://{place.couchbase_host}"

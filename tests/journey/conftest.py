@@ -85,7 +85,7 @@ def session_installation() -> Iterator[Installation]:
     password = stack.admin_password(kube, PLACE)
     stack.run_couchbase(kube, PLACE, images["emulator"], password)
     stack.install_operator(kube, PLACE, images["operator"], stack.Made())
-    resource = stack.apply_quickstart(kube, PLACE, images["engine-cpu"].reference)
+    resource = stack.apply_example(kube, PLACE, images["engine-cpu"].reference)
     name = resource["metadata"]["name"]
     live = stack.wait_until_ready(kube, PLACE, name)
     yield Installation(kube, PLACE, Workload(kube, PLACE.name, name), password, stack.served_model(live))
