@@ -161,7 +161,7 @@ def _what_is_missing(progress: Progress) -> tuple[Reason, str]:
 def _model(progress: Progress) -> tuple[ConditionType, ConditionStatus, Reason, str]:
     kind, plan, verdict = ConditionType.MODEL_RESOLVED, progress.plan, progress.verdict
     if plan is not None:
-        return kind, _TRUE, Reason.MODEL_RESOLVED, f"Sizes come from {plan.sizing.evidence}."
+        return kind, _TRUE, Reason.MODEL_RESOLVED, f"The model is sized; evidence: {plan.sizing.evidence}."
     if isinstance(verdict, (Refuse, Wait)) and not isinstance(progress.observed.model_config, ModelConfig):
         return kind, _FALSE, verdict.reason, verdict.message
     if isinstance(verdict, Refuse) and verdict.reason.startswith("Model"):
