@@ -8,11 +8,6 @@ from pathlib import Path
 SHM = Path("/dev/shm")
 
 
-def shared_files() -> set[str]:
-    """The files of shared memory of this backend, of LMCache's caches and of its pools."""
-    return {path.name for path in SHM.iterdir() if path.name.startswith("lmcache")}
-
-
 def run_python(*arguments: str, backend: str | None = "hostcpu", path: Path | None = None, **more: str):
     """Run Python; ``path`` comes before everything that is installed."""
     variables = os.environ | more

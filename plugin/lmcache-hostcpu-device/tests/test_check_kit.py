@@ -174,11 +174,10 @@ def test_two_distributions_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("shared_memory_stays_clean")
 def test_this_backend_in_every_mode_with_two_workers() -> None:
     done = run_python("-m", "lmcache_hostcpu.check", backend="hostcpu")
     assert done.returncode == 0, done.stdout
     assert ", 0 ✘, " in done.stdout
     for mode in ("engine-driven over SHM", "engine-driven over pickle", "LMCache-driven"):
         assert f"✔ {mode}, 2 workers" in done.stdout
-    assert "✔ shared memory left behind          nothing" in done.stdout
+    assert "✔ shared memory left behind          nothing of" in done.stdout

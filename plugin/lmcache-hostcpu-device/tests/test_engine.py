@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from python_processes import shared_files
+from python_processes import SHM
 
 from lmcache_hostcpu.check.processes import CHUNK_TOKENS, Server, environment
 
@@ -33,7 +34,7 @@ assert CHUNK_TOKENS == 64
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
     """One server for each mode, so that no mode is served by what another has stored."""
-    before, folder = shared_files(), tmp_path_factory.mktemp("servers")
+    folder = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
         running = {
             name: Server("hostcpu", folder, shared_memory=name != "pickle") for name in ("shm", "pickle", "driven")
@@ -43,7 +44,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
         for server in running.values():
             server.await_up()
         yield running
-    assert shared_files() <= before
+    assert not [server.pool for server in running.values() if server.pool and (SHM / server.pool).exists()]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,9 @@ def run(model: Path, ranks: int, *modes: str) -> tuple[list[dict[str, Any]], str
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:]
+    moved = re.findall(r"moved to shared memory /(\S+)", done.stdout)
+    assert bool(moved) == any(mode.startswith("lmcache_driven") for mode in modes)
+    assert not [name for name in moved if (SHM / name).exists()]
     lines = [line.partition("ANSWERED ")[2] for line in done.stdout.splitlines() if "ANSWERED " in line]
     return [json.loads(line) for line in lines], done.stdout
 

@@ -2,11 +2,11 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from python_processes import shared_files
+from python_processes import SHM
 
 from lmcache_hostcpu.check.processes import CHUNK_TOKENS, ProcessEnded, Server, WorkerProcess
 
@@ -53,6 +53,7 @@ class Place:
         self.server_brake, self.worker_brake = Brake(folder / "server"), Brake(folder / "worker")
         self.server: Server | None = None
         self.workers: list[WorkerProcess] = []
+        self.caches: set[str] = set()
 
     def running(self) -> Server:
         """Return the server; starts it, at the port that it had before, if it does not run."""
@@ -69,18 +70,18 @@ class Place:
         worker = WorkerProcess(0, 1, "hostcpu", self.folder, seconds=PATIENCE_SECONDS, program=program)
         self.workers.append(worker)
         worker.started()
-        worker.call("register", url=self.running().url, mode=mode)
+        files = worker.call("register", url=self.running().url, mode=mode)["shared"]
+        self.caches.update(path for path in files if not path.startswith(str(SHM / "lmcache_l1_pool")))
         return worker
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    before = shared_files()
     place = Place(tmp_path_factory.mktemp("faults"))
     yield place
     if place.server is not None:
         place.server.stop()
-    assert shared_files() <= before
+        assert not (SHM / place.server.pool).exists()
 
 
 @pytest.fixture
@@ -115,15 +116,13 @@ def loaded(worker: WorkerProcess, tokens: list[int], seed: int, blocks: list[int
     assert worker.call("compare", blocks=blocks, seed=seed) == 0
 
 
-def await_gone(names: Callable[[], set[str]]) -> None:
+def await_gone(place: Place) -> None:
+    """Wait until nothing is left of the caches of workers that were killed."""
     deadline = time.monotonic() + 10
-    while names():
-        assert time.monotonic() < deadline, names()
+    while left := [path for path in place.caches if Path(path).exists()]:
+        assert time.monotonic() < deadline, left
         time.sleep(0.01)
-
-
-def caches() -> set[str]:
-    return {name for name in shared_files() if name.startswith("lmcache_hostcpu_")}
+    place.caches.clear()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -134,7 +133,7 @@ def test_a_worker_is_killed_while_it_stores(place: Place, mode: str) -> None:
     worker.send("store", tokens=tokens, blocks=FIRST, request=f"store-{next(_numbers)}")
     brake_of(place, mode).await_stop()
     worker.kill()
-    await_gone(caches)
+    await_gone(place)
     brake_of(place, mode).release()
 
     another = place.worker(mode)
@@ -176,7 +175,7 @@ def test_a_worker_is_killed_while_it_loads(place: Place, mode: str) -> None:
     worker.send("load", tokens=tokens, blocks=SECOND, request=request)
     brake_of(place, mode).await_stop()
     worker.kill()
-    await_gone(caches)
+    await_gone(place)
     brake_of(place, mode).release()
     loaded(place.worker(mode), tokens, seed=3)
 
@@ -229,8 +228,8 @@ def test_the_server_is_restarted_while_a_worker_loads(place: Place, mode: str) -
 
 def test_whoever_waits_for_a_killed_worker_is_told(place: Place) -> None:
     worker = place.worker("lmcache_driven")
-    assert caches()
+    assert any(Path(path).exists() for path in place.caches)
     worker.process.kill()
     with pytest.raises(ProcessEnded, match="worker 0 has ended"):
         worker.call("compare", blocks=FIRST, seed=0)
-    await_gone(caches)
+    await_gone(place)

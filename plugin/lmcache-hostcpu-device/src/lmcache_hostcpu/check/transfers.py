@@ -17,7 +17,6 @@ SHM, PICKLE, DRIVEN = "EngineDrivenContextShm", "EngineDrivenContextPickle", "LM
 RANKS = 2
 _BLOCK_TOKENS = 16
 _CHUNKS = 3
-_SHM_FOLDER = Path("/dev/shm")  # noqa: S108  # where the C library puts POSIX shared memory on Linux
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ MODES = (
 
 def check(backend: str, *, has_handles: bool) -> list[Row]:
     """Run every mode that the backend offers."""
-    before = _segments()
+    used: set[str] = set()
     modes = [mode for mode in MODES if mode.context != DRIVEN or has_handles]
     with tempfile.TemporaryDirectory(prefix="lmcache-check-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -48,19 +47,23 @@ def check(backend: str, *, has_handles: bool) -> list[Row]:
             stack.callback(server.stop)
         rows = []
         for mode in modes:
-            work = partial(_mode, backend, mode, servers[mode.has_pool], folder)
+            work = partial(_mode, backend, mode, servers[mode.has_pool], used)
             rows.append(perform(TITLE, f"{mode.name}, {RANKS} workers", work))
-    rows.append(perform(TITLE, "shared memory left behind", lambda: _left(before)))
+    rows.append(perform(TITLE, "shared memory left behind", lambda: _left(used)))
     return rows
 
 
-def _mode(backend: str, mode: Mode, server: Server, folder: Path) -> str:
-    """Store on both ranks, load into other blocks, compare bytes and see that nothing else was written."""
+def _mode(backend: str, mode: Mode, server: Server, used: set[str]) -> str:
+    """Store on both ranks, load into other blocks, compare bytes and see that nothing else was written.
+
+    Adds the files of shared memory that the workers use to ``used``.
+    """
     try:
         server.await_up()
-        with workers(backend, folder) as ranks:
+        with workers(backend, server.log.parent) as ranks:
             for worker in ranks:
                 answer = worker.call("register", url=server.url, mode=mode.request)
+                used.update(answer["shared"])
                 if answer["context"] != mode.context:
                     raise Failed(f"LMCache uses {answer['context']} instead of {mode.context}")
             tokens = [100_000 * (1 + MODES.index(mode)) + number for number in range(_CHUNKS * CHUNK_TOKENS)]
@@ -106,12 +109,8 @@ def _both(ranks: list[WorkerProcess], command: str, **arguments: object) -> None
         raise Failed(f"{command} was not done on worker {results.index(False)}")
 
 
-def _segments() -> set[str]:
-    return {path.name for path in _SHM_FOLDER.iterdir() if path.name.startswith("lmcache")}
-
-
-def _left(before: set[str]) -> str:
-    left = sorted(_segments() - before)
+def _left(used: set[str]) -> str:
+    left = sorted(path for path in used if Path(path).exists())
     if left:
-        raise Failed(f"still in {_SHM_FOLDER}: {', '.join(left)}")
-    return "nothing"
+        raise Failed(f"still there: {', '.join(left)}")
+    return f"nothing of {len(used)} file(s)"

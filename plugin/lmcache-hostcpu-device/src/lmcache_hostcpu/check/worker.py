@@ -59,7 +59,7 @@ class Worker:
             engine_type=EngineType.VLLM,
         )
         inner = getattr(self._context, "engine_driven_context", self._context)
-        return {"context": type(inner).__name__, "backend": current_device_spec.backend_name}
+        return {"context": type(inner).__name__, "shared": _shared_files()}
 
     @property
     def _blocks_per_chunk(self) -> int:
@@ -152,6 +152,13 @@ class Worker:
             request_id=request,
             num_kv_readers=1,
         )
+
+
+def _shared_files() -> list[str]:
+    """Return the files of shared memory that this process maps."""
+    with open("/proc/self/maps") as maps:  # noqa: PTH123  # not a file in a folder
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps}
+    return sorted(path for path in paths if path.startswith("/dev/shm/") and "deleted" not in path)  # noqa: S108
 
 
 def _empty_caches(device: str) -> dict[str, Any]:
