@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lmcache.v1.platform.devices.cpu import shm
 from lmcache.v1.platform.devices.cpu.cache_context import CPUCacheContext
 
 from lmcache_hostcpu import kv_segments
@@ -33,6 +34,13 @@ class HostCpuCacheContext(CPUCacheContext):  # type: ignore[misc]  # LMCache is 
             _owners.follow(name)
 
     def close(self) -> None:
-        """Release the worker's cache and remove what dead workers have left."""
+        """Release the worker's cache and remove what dead workers have left.
+
+        Memory is unmapped with the last tensor over it. LMCache 0.5.6 keeps one of them for ever, and with it the whole
+        memory of every worker that there ever was, also of those that have ended in order.
+        """
         super().close()
+        kept = getattr(shm, "_CPU_SHM_KEEP_ALIVE", {})
+        for tensor in self.kv_caches_:
+            kept.pop(id(tensor.untyped_storage()), None)
         kv_segments.reclaim_abandoned()
