@@ -68,6 +68,7 @@ def answer(model: str, ranks: int, mode: str) -> None:
         answers = [list(output.outputs[0].token_ids) for output in outputs]
         said = {"mode": mode, "answers": answers, "cached": [output.num_cached_tokens for output in outputs]}
         print("ANSWERED", json.dumps(said), flush=True)
+    llm.llm_engine.engine_core.shutdown()
 
 
 def connector(mode: str) -> dict[str, Any]:
