@@ -90,12 +90,15 @@ def test_lmcache_copies_from_shared_memory_that_holds_the_cache_of_every_rank_tw
 
 
 @pytest.mark.parametrize("content", [DENSE, LATENT])
-def test_whoever_copies_writes_the_same_objects(content: dict[str, Any]) -> None:
+def test_a_backend_shares_objects_with_engines_without_one_and_each_transfer_keeps_its_own(
+    content: dict[str, Any],
+) -> None:
     plans = [
         plan_of(spec_of(accelerator=accelerator, cache={"transfer": mode}), content)
         for accelerator, mode in ((CPU, "EngineDriven"), (HOSTCPU, "EngineDriven"), (HOSTCPU, "LMCacheDriven"))
     ]
-    assert len({plan.key_prefix for plan in plans}) == 1
+    without_backend, engine_driven, lmcache_driven = (plan.key_prefix for plan in plans)
+    assert without_backend == engine_driven != lmcache_driven
     assert len({plan.sizing.object_bytes for plan in plans}) == 1
 
 
