@@ -86,7 +86,9 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
     payoff = context_payoff(sized, prefill_cost(config.content, shape), values.gpu_count, rates)
     goal = couchbase_goal(spec, observed, sized.working_set_bytes)
     layout = layout_fingerprint(shape, values.layout, sized.chunk_size_tokens, defaults.engine_versions)
-    prefix = spec.cache.key_prefix or _key_prefix(spec, values, sized, config, layout, transfer)
+    prefix = spec.cache.key_prefix or _key_prefix(
+        spec, values, sized, config, {"layout": layout, "transfer": transfer.mode}
+    )
     inputs = PodInputs(spec, observed.name, values, sized, goal, prefix, transfer, defaults)
     return Plan(
         name=observed.name,
@@ -149,24 +151,18 @@ def _sizing_inputs(
 
 
 def _key_prefix(
-    spec: LMCacheCouchbaseSpec,
-    values: EngineValues,
-    sized: Sizing,
-    config: ModelConfig,
-    layout: str,
-    transfer: Transfer,
+    spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing, config: ModelConfig, objects: dict[str, str]
 ) -> str:
     """Return the start of every key: what shapes the bytes, and all that could change them in unknown ways.
 
-    ``layout`` is the fingerprint of the former. The transfer is in it because LMCache describes an object with other
-    shapes in each: the adapter takes what was stored with other shapes for a miss.
+    ``objects`` says what is in them: the fingerprint of their layout, and the transfer, because LMCache describes an
+    object with other shapes in each, and the adapter takes what was stored with other shapes for a miss.
     """
     shutdown_seconds = grace_times(spec.termination_grace_period).shutdown_seconds
     flags = engine_flags(spec, values, sized.layout, shutdown_seconds)
     return key_prefix(
         {
-            "layout": layout,
-            "transfer": transfer.mode,
+            **objects,
             "model": config.revision or config.digest,
             "flags": {flag: value for flag, value in flags.items() if flag not in _NOT_IN_FINGERPRINT},
             "extraArgs": spec.engine.extra_args,
