@@ -24,6 +24,7 @@ from couchbase_lm_operator.core.refusal import RefusedError
         ({"text_config": {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}}, 8192),
         ({"model_max_length": 5000}, 5000),
         ({"rope_scaling": {"rope_type": "linear", "factor": None}}, 4096),
+        ({"rope_scaling": {"type": [], "factor": 2}}, 8192),
     ],
 )
 def test_the_limit_is_vllms(config: dict[str, Any], longest: int) -> None:
@@ -34,5 +35,6 @@ def test_the_limit_is_vllms(config: dict[str, Any], longest: int) -> None:
 
 def test_whoever_sets_vllms_variable_may_exceed_it() -> None:
     refuse_longer(5000, {}, 4096, [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}])
-    with pytest.raises(RefusedError):
-        refuse_longer(5000, {}, 4096, [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "0"}])
+    for value in ("0", "", "false"):
+        with pytest.raises(RefusedError):
+            refuse_longer(5000, {}, 4096, [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": value}])

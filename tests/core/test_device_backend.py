@@ -89,6 +89,13 @@ def test_lmcache_copies_from_shared_memory_that_holds_the_cache_of_every_rank_tw
     assert plan.sizing.shared_memory_bytes == 2 * GIB + 2 * 2 * 3 * GIB
 
 
+@pytest.mark.parametrize("value", ["\u00b2", "9" * 5000, "-1", "a lot"])
+def test_kv_memory_that_is_no_number_counts_as_the_default(value: str) -> None:
+    engine = {"env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": value}]}
+    plan = plan_of(spec_of(accelerator=HOSTCPU, engine=engine, cache={"transfer": "LMCacheDriven"}), DENSE)
+    assert plan.sizing.shared_memory_bytes == 2 * GIB + 2 * 4 * GIB
+
+
 @pytest.mark.parametrize("content", [DENSE, LATENT])
 def test_a_backend_shares_objects_with_engines_without_one_and_each_transfer_keeps_its_own(
     content: dict[str, Any],

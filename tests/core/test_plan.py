@@ -246,6 +246,8 @@ def test_with_an_override_vllm_chooses_its_block_and_we_believe_the_numbers() ->
     assert plan.values.block_flag_tokens is None
     assert (plan.sizing.chunk_size_tokens % 1024, plan.sizing.attention_bytes_per_token) == (0, 8064)
     assert plan.sizing.evidence == "override"
+    # its groups are unknown, and the engine's copies carry a single one
+    assert plan.values.layout.hybrid_kv_cache is False
 
 
 def test_the_demo_model_fits_the_smallest_l1() -> None:

@@ -85,6 +85,11 @@ def test_a_group_that_has_not_come_yet_is_waited_for() -> None:
     assert _verdict(_readings(_reading(window, full)), predicted)[0] == "True"
 
 
+@pytest.mark.parametrize("objects", [[(1, _LONE, MIB)], [(1, _LONE, MIB), (2, _LONE, MIB)]])
+def test_a_later_group_says_nothing_before_the_first_has_come(objects: list[tuple[int, int, int]]) -> None:
+    assert _verdict(_readings(_reading(*objects)), Prediction((3 * MIB, MIB), 1))[0] == "Unknown"
+
+
 @pytest.mark.parametrize(
     "objects",
     [
@@ -121,6 +126,10 @@ def _loads(loads: int, size_bytes: int = 30 * 10**9, seconds: float = 24.0) -> P
         (_loads(1000, 123_456, 1.0), 120_000),
         (_loads(20, 0), None),
         (_loads(20, seconds=0.0), None),
+        # numbers of a broken pod
+        (_loads(20, seconds=1e-300), None),
+        (_loads(20, 9 * 10**15, 1e-6), None),
+        (_loads(20, 1, 1e9), None),
     ],
 )
 def test_twenty_loads_of_all_pods_give_a_speed(readings: PodReadings, speed: int | None) -> None:

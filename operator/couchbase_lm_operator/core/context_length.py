@@ -54,7 +54,7 @@ def _factors(config: dict[str, Any]) -> list[float]:
         for each in _ropes(rope) if isinstance(rope, dict) else []:
             kind = each.get("rope_type", each.get("type", "default"))
             factor = each.get("factor")
-            if kind not in _COUNTED_ROPE_TYPES and isinstance(factor, int | float) and 1 <= factor <= 1024:
+            if str(kind) not in _COUNTED_ROPE_TYPES and isinstance(factor, int | float) and 1 <= factor <= 1024:
                 found.append(float(factor))
     return found
 
@@ -69,4 +69,5 @@ def _is_count(value: object) -> bool:
 
 
 def _is_allowed(env: list[dict[str, Any]]) -> bool:
-    return any(each.get("name") == ALLOW_LONGER and each.get("value") not in (None, "", "0") for each in env)
+    values = (str(each.get("value")).strip().lower() for each in env if each.get("name") == ALLOW_LONGER)
+    return any(value in ("1", "true") for value in values)

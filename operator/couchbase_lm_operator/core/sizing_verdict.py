@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOADS_NEEDED = 20
 """Whole loads after which their speed is more telling than the assumed one."""
+_MAX_BYTES_PER_SECOND = 10**15
 _DIGITS = 2
 
 _NOT_SEEN = "No pod of this template has stored or loaded a chunk in Couchbase yet, as far as the operator has seen."
@@ -145,7 +146,10 @@ def _sizes(readings: PodReadings, revision: str, prediction: Prediction) -> Obse
     """
     found = [each for answer in readings.answers for each in answer.objects]
     ranks = max((each.rank_count for each in found), default=0)
-    if not ranks or len({each.kv_rank for each in found}) < ranks:
+    groups: dict[int, set[int]] = defaultdict(set)
+    for each in found:
+        groups[each.kv_rank].add(each.object_group)
+    if not ranks or len(groups) < ranks or any(max(known) >= len(known) for known in groups.values()):
         return None
     sizes = _largest(found)
     if len(sizes) < len(prediction.object_bytes) and sizes == prediction.object_bytes[: len(sizes)]:
@@ -169,4 +173,6 @@ def _speed(readings: PodReadings) -> int | None:
     if loads < LOADS_NEEDED or not size_bytes or seconds <= 0:
         return None
     speed = size_bytes / seconds
+    if not 1 <= speed <= _MAX_BYTES_PER_SECOND:
+        return None  # no network is that fast or that slow: the pod's numbers are broken
     return int(round(speed, _DIGITS - 1 - floor(log10(speed)))) or None
