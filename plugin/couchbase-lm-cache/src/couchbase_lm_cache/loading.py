@@ -210,9 +210,17 @@ class Loader:
                 # Written with another shard size that happens to give the same number of shards.
                 load.failure, load.replanned = None, True
                 self._workers.submit(task, partial(self._start_foreign, task, load, settle))
+            elif len(ended) == 1:
+                self._abandon(task, load, load.failure, transport, settle)
             else:
-                self._discard_broken(task, load, transport)
-                self._give_up(load, load.failure.value, settle)
+                # Side by side: hundreds of small objects whose shards were evicted would add up to a wait.
+                self._workers.submit(task, partial(self._abandon, task, load, load.failure, transport, settle))
+
+    def _abandon(
+        self, task: Task[object], load: ObjectLoad, failure: Outcome, transport: Transport | None, settle: Countdown
+    ) -> None:
+        self._discard_broken(task, load, transport)
+        self._give_up(load, failure.value, settle)
 
     def _discard_broken(self, task: Task[object], load: ObjectLoad, transport: Transport | None) -> None:
         """Remove the manifest of an object that has lost or damaged shards, so that it is stored again.

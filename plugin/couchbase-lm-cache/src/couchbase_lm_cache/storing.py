@@ -125,8 +125,12 @@ class Storer:
         for group in grouped(alike, lambda pair: pair[0].buffer.size_bytes):
             self._workers.submit(task, partial(self._compare, task, group, settle))
         other = [(store, found) for store, found in present if not self._may_be_the_same(found)]
-        self._replace(task, other, settle)
-        self._send(task, [store for store in batch if store.is_whole], settle)
+        whole = [store for store in batch if store.is_whole]
+        if other and whole:
+            self._workers.submit(task, partial(self._replace, task, other, settle))
+        else:
+            self._replace(task, other, settle)
+        self._send(task, whole, settle)
 
     def _read_present(
         self, task: Task[object], stores: Sequence[ObjectStore], transport: Transport
@@ -163,15 +167,26 @@ class Storer:
         """Send objects, after the manifests of those have gone whose shards must not be overwritten one by one."""
         ready = [store for store, present in pairs if _is_safe_to_overwrite(present)]
         unsafe = [store for store, present in pairs if not _is_safe_to_overwrite(present)]
-        removals = self._insist(
-            task, unsafe, lambda transport, rest: transport.remove([store.key for store in rest], self._timeout(task))
-        )
-        for store, outcome in zip(unsafe, removals, strict=True):
-            if outcome in (Outcome.OK, Outcome.MISSING):
-                ready.append(store)
-            else:
-                self._give_up([store], outcome, settle)
+        if unsafe:
+            self._workers.submit(task, partial(self._withdraw, task, unsafe, settle))
         self._send(task, ready, settle)
+
+    def _withdraw(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
+        """Remove manifests, and send the objects of those that are gone."""
+
+        def conclude(removals: Sequence[tuple[ObjectStore, Outcome]]) -> None:
+            gone = [store for store, outcome in removals if outcome in (Outcome.OK, Outcome.MISSING)]
+            for store, outcome in removals:
+                if outcome not in (Outcome.OK, Outcome.MISSING):
+                    self._give_up([store], outcome, settle)
+            self._send(task, gone, settle)
+
+        self._insist(
+            task,
+            stores,
+            lambda transport, rest: transport.remove([store.key for store in rest], self._timeout(task)),
+            conclude,
+        )
 
     def _send(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Write the shards of objects, a call for each group; the first on this thread."""
@@ -181,27 +196,37 @@ class Storer:
             store.pending_parts = len(shards)
             parts += [(store, shard) for shard in shards]
         groups = grouped(parts, lambda part: part[1].size_bytes)
+        # Before any other thread counts down: afterwards none pending also means failed, or written already.
+        empty = [store for store in stores if not store.pending_parts]
         for group in groups[1:]:
             self._workers.submit(task, partial(self._write_group, task, group, settle))
-        self._write_manifests(task, [store for store in stores if not store.pending_parts], settle)
+        self._write_manifests(task, empty, settle)
         if groups:
             self._write_group(task, groups[0], settle)
 
     def _write_group(
         self, task: Task[object], group: Sequence[tuple[ObjectStore, ShardRange]], settle: Countdown
     ) -> None:
-        wanted = [(store, shard) for store, shard in group if store.failure is None and self._is_ready(store, shard)]
-        outcomes = dict(
-            zip(
-                ((id(store), shard.index) for store, shard in wanted),
-                self._insist(task, [_shard_write(*part) for part in wanted], self._write_parts(task)),
-                strict=True,
-            )
+        wanted: list[tuple[ObjectStore, ShardRange]] = []
+        lost: list[tuple[ObjectStore, ShardRange]] = []
+        for part in group:
+            ready = part[0].failure is None and self._is_ready(*part)
+            (wanted if ready else lost).append(part)
+        self._conclude_parts(task, [(part, Outcome.REVOKED) for part in lost], settle)
+        self._insist(
+            task,
+            wanted,
+            lambda transport, rest: self._write_parts(task, transport, rest),
+            lambda done: self._conclude_parts(task, done, settle),
         )
+
+    def _conclude_parts(
+        self, task: Task[object], done: Sequence[tuple[tuple[ObjectStore, ShardRange], Outcome]], settle: Countdown
+    ) -> None:
+        """Count parts off, and write the manifests of objects that have no others left."""
         complete: list[ObjectStore] = []
         failed: list[ObjectStore] = []
-        for store, shard in group:
-            outcome = outcomes.get((id(store), shard.index), Outcome.REVOKED)
+        for (store, _), outcome in done:
             with store.lock:
                 if outcome is not Outcome.OK:
                     store.failure = store.failure or outcome
@@ -217,24 +242,30 @@ class Storer:
         """Have the checksum of what is about to be sent, while it is brought into the processor's cache anyway."""
         return not self._settings.verifies_content or _add_sums(store, [shard])
 
-    def _write_parts(self, task: Task[object]) -> Callable[[Transport, Sequence[ShardWrite]], list[Outcome]]:
-        ttl = self._settings.ttl_seconds
-        return lambda transport, writes: transport.write(writes, ttl, self._timeout(task))
+    def _write_parts(
+        self, task: Task[object], transport: Transport, parts: Sequence[tuple[ObjectStore, ShardRange]]
+    ) -> list[Outcome]:
+        writes = [_shard_write(*part) for part in parts]
+        return transport.write(writes, self._settings.ttl_seconds, self._timeout(task))
 
     def _write_manifests(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Make objects whose shards are all there findable."""
-        documents = [(store.key, self._manifest(store).to_json()) for store in stores]
         ttl = self._settings.ttl_seconds
-        outcomes = self._insist(
-            task, documents, lambda transport, rest: transport.write_json(rest, ttl, self._timeout(task))
+
+        def conclude(outcomes: Sequence[tuple[ObjectStore, Outcome]]) -> None:
+            self._settle([store for store, outcome in outcomes if outcome is Outcome.OK], settle)
+            for store, outcome in outcomes:
+                if outcome is not Outcome.OK:
+                    self._give_up([store], outcome, settle)
+
+        self._insist(
+            task,
+            stores,
+            lambda transport, rest: transport.write_json(
+                [(store.key, self._manifest(store).to_json()) for store in rest], ttl, self._timeout(task)
+            ),
+            conclude,
         )
-        done = []
-        for store, outcome in zip(stores, outcomes, strict=True):
-            if outcome is Outcome.OK:
-                done.append(store)
-            else:
-                self._give_up([store], outcome, settle)
-        self._settle(done, settle)
 
     def _manifest(self, store: ObjectStore) -> Manifest:
         size = store.buffer.size_bytes
@@ -247,33 +278,36 @@ class Storer:
         task: Task[object],
         items: Sequence[_Item],
         attempt: Callable[[Transport, Sequence[_Item]], list[Outcome]],
-    ) -> list[Outcome]:
-        """Repeat what Couchbase may accept later, until the deadline; REVOKED when that has come."""
-        outcomes = [Outcome.REVOKED] * len(items)
+        conclude: Callable[[Sequence[tuple[_Item, Outcome]]], None],
+    ) -> None:
+        """Repeat what Couchbase may accept later, until the deadline; REVOKED when that has come.
+
+        Each item is concluded as soon as its outcome is final: the others must not wait for one that is put off.
+        """
         left = list(range(len(items)))
         pause = _FIRST_PAUSE_SECONDS
         while left and not task.ended.is_set():
             transport = self._connection.transport()
             if transport is None:
-                for position in left:
-                    outcomes[position] = Outcome.TIMEOUT
-                break
+                conclude([(items[position], Outcome.TIMEOUT) for position in left])
+                return
             began = time.monotonic()
             answers = attempt(transport, [items[position] for position in left])
             self._connection.note_write(answers, began)
-            again = []
-            for position, outcome in zip(left, answers, strict=True):
-                if outcome in _WORTH_REPEATING:
-                    again.append(position)
-                else:
-                    outcomes[position] = outcome
-            left = again
+            told = list(zip(left, answers, strict=True))
+            left = [position for position, outcome in told if outcome in _WORTH_REPEATING]
+            final = [(items[position], outcome) for position, outcome in told if outcome not in _WORTH_REPEATING]
+            if not left:
+                conclude(final)
+            elif final:
+                self._workers.submit(task, partial(conclude, final))
             if left:
                 self._tallies.count("store_retries")
                 # Different lengths keep servers that were refused together from coming back together.
                 task.ended.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret depends on it
                 pause = min(2 * pause, _LAST_PAUSE_SECONDS)
-        return outcomes
+        if left:
+            conclude([(items[position], Outcome.REVOKED) for position in left])
 
     def _settle(self, stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Note that objects can be loaded now."""

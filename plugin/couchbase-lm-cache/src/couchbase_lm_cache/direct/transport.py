@@ -84,7 +84,7 @@ class DirectTransport:
         return [document(call) for call in calls]
 
     def read_into(self, reads: Sequence[ShardRead], timeout_seconds: float) -> list[Outcome]:
-        """Read documents straight into L1 memory, then verify them there."""
+        """Read documents straight into L1 memory, verified while they arrive."""
         calls = self._perform([Call(Opcode.GET, read.key, sink=read) for read in reads], "load", timeout_seconds)
         return [landed(call) for call in calls]
 
@@ -231,6 +231,10 @@ class DirectTransport:
     def _conclude_unanswered(self, call: Call, lane: Lane) -> None:
         if lane.failure is None:
             return  # the deadline came: it stays a timeout
+        source = call.request.source
+        if source is not None and source.buffer.is_revoked:
+            call.settle(Outcome.REVOKED)  # its task has ended: a repetition would only cost another connection
+            return
         call.losses += 1
         if call.losses > _REPEATS_OF_LOST:
             call.settle(Outcome.UNREACHABLE if isinstance(lane.failure, ConnectionLostError) else Outcome.BUSY)
