@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core.kv_layout import EngineLayout, KvLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import KvLayout, layout
 from couchbase_lm_operator.core.model_shape import overridden_shape, read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sizing import SizingInputs, size

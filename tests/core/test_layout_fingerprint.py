@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from couchbase_lm_operator.core.kv_layout import EngineLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import layout
 from couchbase_lm_operator.core.layout_fingerprint import layout_fingerprint
 from couchbase_lm_operator.core.model_shape import read_shape
 from tests.core.tiny_models import DENSE, LATENT, RECURRENT, SLIDING

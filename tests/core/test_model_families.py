@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.element_types import indexer_bytes, latent_bytes, state_bytes, token_bytes
-from couchbase_lm_operator.core.kv_layout import EngineLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import layout
 from couchbase_lm_operator.core.layer_cache import Heads, Indexer, Latent, LayerCache, State
 from couchbase_lm_operator.core.model_shape import SUPPORTED_MODEL_TYPES, read_shape
 from couchbase_lm_operator.core.refusal import RefusedError

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core import chunking, sizing
-from couchbase_lm_operator.core.kv_layout import EngineLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import layout
 from couchbase_lm_operator.core.memory_sizing import L1_WATERMARK_PERCENT
 from couchbase_lm_operator.core.model_shape import overridden_shape, read_shape
 from couchbase_lm_operator.core.quantity import GIB, MIB

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from couchbase_lm_operator.core.kv_layout import EngineLayout, KvLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import KvLayout, layout
 from couchbase_lm_operator.core.layout_fingerprint import layout_fingerprint
 from couchbase_lm_operator.core.model_families import FAMILIES
 from couchbase_lm_operator.core.model_shape import read_shape

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from couchbase_lm_operator.core import sizing
-from couchbase_lm_operator.core.kv_layout import EngineLayout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
 from couchbase_lm_operator.core.model_families import REAL_RUN
 from couchbase_lm_operator.core.model_shape import read_shape
 from couchbase_lm_operator.core.refusal import RefusedError

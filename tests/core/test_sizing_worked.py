@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from couchbase_lm_operator.core.kv_layout import EngineLayout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
 from couchbase_lm_operator.core.model_shape import read_shape
 from couchbase_lm_operator.core.quantity import GIB, MIB
 from couchbase_lm_operator.core.sizing import Sizing, SizingInputs, size

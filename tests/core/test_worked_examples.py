@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from couchbase_lm_operator.core.engine_layout import EngineLayout
 from couchbase_lm_operator.core.estimate import Question, estimate
-from couchbase_lm_operator.core.kv_layout import EngineLayout
 from e2e.public_models.models import PUBLIC_MODELS
 
 CONFIGS = {model.name: model.config for model in PUBLIC_MODELS}

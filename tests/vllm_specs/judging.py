@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.core.chunking import checked_chunk
-from couchbase_lm_operator.core.kv_layout import EngineLayout, KvLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import KvLayout, layout
 from couchbase_lm_operator.core.model_shape import read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 

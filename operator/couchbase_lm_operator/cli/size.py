@@ -14,7 +14,7 @@ from couchbase_lm_operator.cli.option_names import in_words_of_options
 from couchbase_lm_operator.cli.output import dumped, output_option
 from couchbase_lm_operator.core import estimate
 from couchbase_lm_operator.core.compat import compat
-from couchbase_lm_operator.core.kv_layout import EngineLayout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.core import chunking
-from couchbase_lm_operator.core.memory_sizing import DEFAULT_BATCHED_TOKENS
+from couchbase_lm_operator.core.engine_layout import DEFAULT_BATCHED_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

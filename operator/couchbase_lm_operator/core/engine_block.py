@@ -13,7 +13,7 @@ from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.kv_layout import EngineLayout
+    from couchbase_lm_operator.core.engine_layout import EngineLayout
 
 CPU = "cpu"
 

@@ -10,7 +10,7 @@ from couchbase_lm_operator.core.quantity import round_up
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.kv_layout import EngineLayout
+    from couchbase_lm_operator.core.engine_layout import EngineLayout
     from couchbase_lm_operator.core.model_shape import ModelShape
 
 DEFAULT_CHUNK_TOKENS = 256

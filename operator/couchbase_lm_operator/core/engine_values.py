@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.core import kv_layout
 from couchbase_lm_operator.core.choice import Choice
 from couchbase_lm_operator.core.context_length import refuse_longer
 from couchbase_lm_operator.core.element_types import AUTO, resolved_dtype
 from couchbase_lm_operator.core.engine_block import engine_block_tokens
 from couchbase_lm_operator.core.engine_kernels import default_kernels, is_latent, is_sparse
-from couchbase_lm_operator.core.kv_layout import EngineLayout
+from couchbase_lm_operator.core.engine_layout import CUDA, EngineLayout
 from couchbase_lm_operator.core.layer_cache import State
 from couchbase_lm_operator.core.layout_flags import read_layout_flags
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import ModelConfig
 
 CPU = "CPU"
-_PLATFORMS = {CPU: "cpu", "NVIDIA": kv_layout.CUDA}
+_PLATFORMS = {CPU: "cpu", "NVIDIA": CUDA}
 
 
 @dataclass(frozen=True)

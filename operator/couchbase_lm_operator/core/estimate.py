@@ -15,7 +15,7 @@ from couchbase_lm_operator.core.refusal import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from couchbase_lm_operator.core.kv_layout import EngineLayout
+    from couchbase_lm_operator.core.engine_layout import EngineLayout
     from couchbase_lm_operator.core.model_shape import ModelShape
     from couchbase_lm_operator.core.payoff import Payoff, Rates
     from couchbase_lm_operator.core.sizing import Sizing

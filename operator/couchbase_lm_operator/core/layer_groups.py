@@ -17,7 +17,7 @@ from couchbase_lm_operator.core.layout_groups import KernelGroup
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.kv_layout import EngineLayout
+    from couchbase_lm_operator.core.engine_layout import EngineLayout
     from couchbase_lm_operator.core.layer_cache import Layer, LayerCache
     from couchbase_lm_operator.core.model_shape import ModelShape
 

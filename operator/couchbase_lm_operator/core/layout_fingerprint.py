@@ -21,7 +21,7 @@ from couchbase_lm_operator.core.kv_layout import layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from couchbase_lm_operator.core.kv_layout import EngineLayout
+    from couchbase_lm_operator.core.engine_layout import EngineLayout
     from couchbase_lm_operator.core.model_shape import ModelShape
 
 FINGERPRINT_DIGITS = 16

@@ -15,8 +15,6 @@ L1_WATERMARK_PERCENT = 80
 """LMCache evicts from L1 only above this share, and one context is allocated all or nothing."""
 CONCURRENT_RESTORES = 4
 L1_MARGIN_PERCENT = 110
-DEFAULT_BATCHED_TOKENS = 8192
-"""What vLLM computes in one step without a flag."""
 
 _FREE_PERCENT = 100 - L1_WATERMARK_PERCENT
 _SHARED_MEMORY_PER_RANK_BYTES = 512 * MIB

@@ -13,7 +13,8 @@ from couchbase_lm_operator.core import chunking, memory_sizing
 from couchbase_lm_operator.core.bucket_quota import needed_per_node_bytes
 from couchbase_lm_operator.core.context_sizing import ContextBytes
 from couchbase_lm_operator.core.engine_block import CPU
-from couchbase_lm_operator.core.kv_layout import EngineLayout, layout
+from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.kv_layout import layout
 from couchbase_lm_operator.core.layout_groups import rank_bytes
 from couchbase_lm_operator.core.refusal import RefusedError
 

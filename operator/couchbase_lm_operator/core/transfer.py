@@ -22,7 +22,7 @@ from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-    from couchbase_lm_operator.core.kv_layout import EngineLayout
+    from couchbase_lm_operator.core.engine_layout import EngineLayout
     from couchbase_lm_operator.core.model_shape import ModelShape
 
 ENGINE_DRIVEN = "EngineDriven"
