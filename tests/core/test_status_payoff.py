@@ -19,7 +19,7 @@ NOW = "2026-01-01T00:00:00Z"
 PLAN = plan_of(spec_of())
 
 
-def _status(facts: dict[str, Any], previous: dict[str, Any]) -> dict[str, Any]:
+def _status(facts: dict[str, Any], previous: dict[str, Any], *, is_pinned: bool = True) -> dict[str, Any]:
     observed = observed_with(config_of(QWEN3_8B))
     observed.resource["status"] = previous
     progress = Progress(
@@ -29,7 +29,7 @@ def _status(facts: dict[str, Any], previous: dict[str, Any]) -> dict[str, Any]:
         verdict=Proceed(),
         provisioned=None,
         workload=WorkloadState(is_available=True, is_stuck=False, reason=Reason.WORKLOAD_AVAILABLE, message=""),
-        pin=Pin("r1", "", {}, facts, {}),
+        pin=Pin("r1", "", {}, facts, {}) if is_pinned else None,
         cache=None,
     )
     return build_status(progress, NOW)
@@ -64,3 +64,10 @@ def test_pods_of_an_older_operator_keep_what_it_knew() -> None:
     status = _status(facts, {"model": {"objectBytes": 1}})
     assert status["model"]["objectBytes"] == [256 * 147_456]
     assert "loadTime" not in status["capacity"]
+
+
+def test_what_loads_showed_stays_while_no_template_is_decided() -> None:
+    slow = _status(template_facts(PLAN), _seen(10_000_000))
+    assert [each["reason"] for each in slow["warnings"]] == [Reason.NOT_WORTHWHILE]
+    again = _status(template_facts(PLAN), slow, is_pinned=False)
+    assert (again["warnings"], again["observation"]) == (slow["warnings"], slow["observation"])

@@ -90,3 +90,13 @@ def test_layers_that_are_cached_alike_need_nothing(content: dict[str, Any]) -> N
     assert plan.values.layout.hybrid_kv_cache
     assert plan.sizing.layout.required_flags == {"vllm": {}, "lmcache": {}}
     assert _verdict(content) == Proceed()
+
+
+def test_a_backend_is_advised_only_where_it_helps() -> None:
+    # LMCache takes no states on CPU that leave part of a page empty, whoever copies
+    padded = _verdict(RECURRENT, accelerator={"vendor": "CPU"})
+    unequal = _verdict(_LARGE_GLOBAL_HEADS, accelerator={"vendor": "CPU"})
+    assert isinstance(padded, Refuse)
+    assert isinstance(unequal, Refuse)
+    assert "deviceBackend" not in padded.message
+    assert "Set spec.accelerator.deviceBackend to hostcpu" in unequal.message

@@ -124,7 +124,8 @@ def size(shape: ModelShape, inputs: SizingInputs) -> Sizing:
         raise RefusedError(
             Reason.MODEL_NOT_SUPPORTED,
             f"On cpu LMCache cannot take the states of {shape.model_type}: they do not fill the pages of "
-            f"{kv.block_tokens} tokens that the engine keeps them in.",
+            f"{kv.block_tokens} tokens that the engine keeps them in. Choose a model without recurrent layers in "
+            "spec.model.id.",
         )
     objects = kv.object_bytes(choice.tokens)
     shard = inputs.shard_bytes or chunking.choose_shard_bytes(max(objects))

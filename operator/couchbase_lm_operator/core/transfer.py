@@ -76,7 +76,7 @@ def choose_transfer(spec: LMCacheCouchbaseSpec, shape: ModelShape, engine: Engin
     raise RefusedError(
         Reason.TRANSFER_NOT_SUPPORTED,
         f"model_type {shape.model_type}: {_told(shape)}, and LMCache's engine-driven transfer does not support "
-        f"multiple KV transfer groups. {_remedy(spec, can_hand_over=can_hand_over)}",
+        f"multiple KV transfer groups. {_remedy(spec, shape, engine, can_hand_over=can_hand_over)}",
     )
 
 
@@ -113,18 +113,16 @@ def _no_handles(spec: LMCacheCouchbaseSpec) -> str:
     )
 
 
-def _remedy(spec: LMCacheCouchbaseSpec, *, can_hand_over: bool) -> str:
+def _remedy(spec: LMCacheCouchbaseSpec, shape: ModelShape, engine: EngineLayout, *, can_hand_over: bool) -> str:
     if can_hand_over:
         return f"Remove {FIELD}, or set it to {LMCACHE_DRIVEN}."
-    if spec.accelerator.vendor == CPU:
-        return (
-            f"Set {DEVICE_BACKEND_FIELD} to hostcpu, with which LMCache copies by itself, or choose a model whose "
-            "layers are cached alike in spec.model.id."
-        )
-    return (
-        "Choose a model whose layers are cached alike in spec.model.id, or run this one with LMCache's own transfer "
-        "outside this operator."
-    )
+    alike = "a model whose layers are cached alike in spec.model.id"
+    if spec.accelerator.vendor != CPU:
+        return f"Choose {alike}, or run this one with LMCache's own transfer outside this operator."
+    if layout(shape, engine).has_padded_states:
+        # LMCache takes no states on CPU that leave part of a page empty, whoever copies
+        return f"Choose {alike}."
+    return f"Set {DEVICE_BACKEND_FIELD} to hostcpu, with which LMCache copies by itself, or choose {alike}."
 
 
 def _has_states(shape: ModelShape) -> bool:
