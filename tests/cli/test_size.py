@@ -138,6 +138,17 @@ def test_rates_decide_whether_it_pays_off() -> None:
     assert fast["prefillSeconds"] == 34.0
 
 
+def test_layers_of_several_kinds_are_sized_for_copies_by_lmcache_and_it_says_so() -> None:
+    windows = QWEN3_8B | {
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "sliding_window": 1024,
+        "layer_types": ["sliding_attention", "full_attention"] * 18,
+    }
+    assert any("copies by LMCache itself" in each for each in answer(config=windows)["warnings"])
+    assert answer()["warnings"] == []
+
+
 def test_a_conversation_shorter_than_a_chunk_is_not_cached() -> None:
     told = size("--tokens-per-context", "200")
     assert "never cached" in told

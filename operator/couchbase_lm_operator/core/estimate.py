@@ -24,6 +24,12 @@ CONVERSATION_TOKENS = 10_000
 """A long conversation: what people are told the cost of, unless they name a length."""
 
 
+_LMCACHE_COPIES = (
+    "These numbers are for copies by LMCache itself, which the layers' different kinds need. Where vLLM copies, pods "
+    "keep sliding windows in full or the model is refused: `lmcb plan` tells."
+)
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked about a model; None means "work it out".
@@ -64,18 +70,21 @@ def estimate(config: dict[str, Any], where: str, question: Question, versions: M
     """
     shape, engine = _shape(config, where, question), question.engine
     longest = _longest_tokens(shape, question.max_model_len)
+    # layers of several kinds can only be copied by LMCache itself
+    is_engine_driven = kv_layout.layout(shape, engine).is_single_transfer_group
     inputs = sizing.SizingInputs(
         engine=engine,
         max_context_tokens=longest,
         context_tokens=min(question.context_tokens, longest) if question.context_tokens else None,
         contexts=question.contexts,
         chunk_tokens=question.chunk_tokens,
-        # layers of several kinds can only be copied by LMCache itself
-        is_engine_driven=kv_layout.layout(shape, engine).is_single_transfer_group,
+        is_engine_driven=is_engine_driven,
         bucket_replicas=question.bucket_replicas,
         data_nodes=question.data_nodes,
     )
     sized = sizing.size(shape, inputs)
+    if not is_engine_driven:
+        sized = replace(sized, warnings=(*sized.warnings, _LMCACHE_COPIES))
     talk_tokens = min(question.context_tokens or CONVERSATION_TOKENS, longest)
     talk = sizing.size(shape, replace(inputs, chunk_tokens=sized.chunk_size_tokens, context_tokens=talk_tokens))
     rates = assumed_rates(engine.platform, question.load_gigabytes_per_second, question.prefill_teraflops)
