@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from couchbase_lm_operator.__main__ import main
+from tests.core import planning
 from tests.core.planning import spec_dict
 from tests.model_hub import COMMIT, running_hub
 
@@ -38,18 +39,7 @@ KEYS = {
 }
 HEAVY = {"torch", "vllm", "lmcache", "kopf", "kubernetes", "pydantic", "jinja2", "httpx", "couchbase"}
 MIB, GIB = 1 << 20, 1 << 30
-QWEN3_8B = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "model_type": "qwen3",
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 40960,
-    "torch_dtype": "bfloat16",
-}
+QWEN3_8B = planning.QWEN3_8B | {"architectures": ["Qwen3ForCausalLM"]}
 
 
 def size(*arguments: str, config: dict[str, Any] = QWEN3_8B) -> str:

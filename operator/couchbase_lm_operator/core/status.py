@@ -220,21 +220,20 @@ def _blocks(progress: Progress, previous: dict[str, Any]) -> dict[str, Any]:
     return blocks
 
 
-_SLOW = Reason.NOT_WORTHWHILE.value
-
-
 def _warnings(progress: Progress, bytes_per_second: int | None) -> list[dict[str, str]]:
     """Return the plan's warnings; whether the cache pays off is told of the pods in effect, once they have loaded."""
     assert progress.plan is not None  # noqa: S101 - the caller asked before
-    told = list(progress.plan.warnings)
+    told = [each.to_dict() for each in progress.plan.warnings]
+    others = [each for each in told if each["reason"] != Reason.NOT_WORTHWHILE]
+    previous = progress.observed.status
     if progress.pin is not None and bytes_per_second is not None:
         slow = payoff_facts.warning(progress.pin.facts.get("payoff"), bytes_per_second)
-        told = [each for each in told if each.reason is not Reason.NOT_WORTHWHILE] + ([slow] if slow else [])
-    if progress.pin is None and (progress.observed.status.get("observation") or {}).get("loadBytesPerSecond"):
+        return [*others, *([slow.to_dict()] if slow else [])]
+    if progress.pin is None and (previous.get("observation") or {}).get("loadBytesPerSecond"):
         # what was observed stays in status while nothing new is decided, and so does what follows from it
-        kept = [each for each in progress.observed.status.get("warnings") or [] if each["reason"] == _SLOW]
-        return [each.to_dict() for each in told if each.reason is not Reason.NOT_WORTHWHILE] + kept
-    return [each.to_dict() for each in told]
+        kept = [each for each in previous.get("warnings") or [] if each["reason"] == Reason.NOT_WORTHWHILE]
+        return [*others, *kept]
+    return told
 
 
 def _couchbase_block(progress: Progress, previous: dict[str, Any], provisioned: Provisioned | None) -> dict[str, Any]:

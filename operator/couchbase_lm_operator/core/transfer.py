@@ -83,11 +83,9 @@ def choose_transfer(spec: LMCacheCouchbaseSpec, shape: ModelShape, engine: Engin
 def _engine_driven(shape: ModelShape, engine: EngineLayout) -> Transfer | None:
     """Return engine-driven transfer, or None when the layers are cached in several groups whatever the flags."""
     one_object = replace(engine, separate_object_groups=False, is_whole_chunk_stored=True)
-    if shape.override_bytes_per_token is not None:
-        # nobody knows this model's groups: ask vLLM for a single one
-        whole_windows = replace(one_object, hybrid_kv_cache=False)
-        return Transfer(ENGINE_DRIVEN, f"{_ENGINE_COPIES} {_WHOLE_WINDOWS}", whole_windows)
-    if layout(shape, one_object).is_single_transfer_group:
+    # a person's numbers do not tell the groups of a model: vLLM is asked for a single one
+    are_groups_known = shape.override_bytes_per_token is None
+    if are_groups_known and layout(shape, one_object).is_single_transfer_group:
         return Transfer(ENGINE_DRIVEN, _ENGINE_COPIES, one_object)
     whole_windows = replace(one_object, hybrid_kv_cache=False)
     if not _has_states(shape) and layout(shape, whole_windows).is_single_transfer_group:
