@@ -116,6 +116,15 @@ def loaded(worker: WorkerProcess, tokens: list[int], seed: int, blocks: list[int
     assert worker.call("compare", blocks=blocks, seed=seed) == 0
 
 
+def stop_in_load(place: Place, mode: str, worker: WorkerProcess, tokens: list[int]) -> None:
+    """Let a worker load, and return while the load stands still halfway."""
+    request = f"load-{next(_numbers)}"
+    worker.call("lookup", tokens=tokens, request=request, chunks=CHUNKS)
+    brake_of(place, mode).set("H2D")
+    worker.send("load", tokens=tokens, blocks=SECOND, request=request)
+    brake_of(place, mode).await_stop()
+
+
 def await_gone(place: Place) -> None:
     """Wait until nothing is left of the caches of workers that were killed."""
     deadline = time.monotonic() + 10
@@ -169,11 +178,7 @@ def test_a_worker_leaves_in_order_while_it_stores(place: Place) -> None:
 def test_a_worker_is_killed_while_it_loads(place: Place, mode: str) -> None:
     worker, tokens = place.worker(mode), new_tokens()
     stored(worker, tokens, seed=3)
-    request = f"load-{next(_numbers)}"
-    worker.call("lookup", tokens=tokens, request=request, chunks=CHUNKS)
-    brake_of(place, mode).set("H2D")
-    worker.send("load", tokens=tokens, blocks=SECOND, request=request)
-    brake_of(place, mode).await_stop()
+    stop_in_load(place, mode, worker, tokens)
     worker.kill()
     await_gone(place)
     brake_of(place, mode).release()
@@ -206,11 +211,7 @@ def test_the_server_is_restarted_while_a_worker_stores(place: Place, mode: str) 
 def test_the_server_is_restarted_while_a_worker_loads(place: Place, mode: str) -> None:
     worker, tokens = place.worker(mode), new_tokens()
     stored(worker, tokens, seed=5)
-    request = f"load-{next(_numbers)}"
-    worker.call("lookup", tokens=tokens, request=request, chunks=CHUNKS)
-    brake_of(place, mode).set("H2D")
-    worker.send("load", tokens=tokens, blocks=SECOND, request=request)
-    brake_of(place, mode).await_stop()
+    stop_in_load(place, mode, worker, tokens)
     assert place.server is not None
     place.server.kill()
     url = place.running().url
