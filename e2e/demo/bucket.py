@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core import pod_paths
+from couchbase_lm_operator.core.pod_template import pod_paths
 from e2e.demo import manifests
 from e2e.demo.journey import Workload
 from e2e.demo.kube import DemoError, Kube

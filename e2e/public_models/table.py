@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.cli.output import binary_size
-from couchbase_lm_operator.core.engine_layout import EngineLayout
-from couchbase_lm_operator.core.estimate import CONVERSATION_TOKENS, Estimate, Question, estimate
-from couchbase_lm_operator.core.model_shape import read_shape
-from couchbase_lm_operator.core.payoff import DEFAULT_LOAD_GIGABYTES_PER_SECOND, DEFAULT_PREFILL_TERAFLOPS
+from couchbase_lm_operator.core.engine.engine_layout import EngineLayout
+from couchbase_lm_operator.core.model.model_shape import read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.sizing.estimate import CONVERSATION_TOKENS, Estimate, Question, estimate
+from couchbase_lm_operator.core.sizing.payoff import DEFAULT_LOAD_GIGABYTES_PER_SECOND, DEFAULT_PREFILL_TERAFLOPS
 from e2e.bootstrap import ROOT
 from e2e.public_models.models import PUBLIC_MODELS
 

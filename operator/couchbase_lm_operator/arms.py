@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from couchbase_lm_operator import workload_arm
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import bucket_record, claims
 from couchbase_lm_operator.core.checks import check
+from couchbase_lm_operator.core.children.readiness import workload_state
+from couchbase_lm_operator.core.couchbase import bucket_record, claims
+from couchbase_lm_operator.core.couchbase.provisioning import CouchbaseFacts, Stage
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Claim, Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.progress import HEALTHY, Progress, Provisioned
-from couchbase_lm_operator.core.provisioning import CouchbaseFacts, Stage
-from couchbase_lm_operator.core.readiness import workload_state
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.render import pod_template_hash, render
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait

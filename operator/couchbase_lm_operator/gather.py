@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.core import bucket_record, connection_string, kept_config, sizing_verdict
-from couchbase_lm_operator.core.model_reading import parse_model_config
+from couchbase_lm_operator.core.children import kept_config
+from couchbase_lm_operator.core.children.pods import pod_state
+from couchbase_lm_operator.core.children.readiness import has_one_template, workload_state
+from couchbase_lm_operator.core.couchbase import bucket_record, connection_string
+from couchbase_lm_operator.core.model.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodReadings, PodState, SecretValue, Unread
-from couchbase_lm_operator.core.pods import pod_state
-from couchbase_lm_operator.core.readiness import has_one_template, workload_state
+from couchbase_lm_operator.core.sizing import sizing_verdict
 from couchbase_lm_operator.io import references
 from couchbase_lm_operator.io.hf_hub import DEFAULT_ENDPOINT, HubModel
 from couchbase_lm_operator.io.watches import OUR_CHILDREN

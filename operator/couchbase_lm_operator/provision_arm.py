@@ -6,15 +6,15 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator.core.couchbase.provisioning import decide, decide_removal, record_after, verdict_after
 from couchbase_lm_operator.core.progress import Provisioned
-from couchbase_lm_operator.core.provisioning import decide, decide_removal, record_after, verdict_after
 from couchbase_lm_operator.metrics import COUCHBASE_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from couchbase_lm_operator.core.couchbase.provisioning import ProvisioningDecision
     from couchbase_lm_operator.core.couchbase_state import BucketRecord
-    from couchbase_lm_operator.core.provisioning import ProvisioningDecision
     from couchbase_lm_operator.core.verdict import Refuse
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 

@@ -21,9 +21,9 @@ from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
 from couchbase_lm_operator.core.backoff import FIRST_DELAY_SECONDS, retry_delay_seconds, steady_delay_seconds
+from couchbase_lm_operator.core.children.readiness import workload_state
 from couchbase_lm_operator.core.happenings import Happening
 from couchbase_lm_operator.core.progress import Progress
-from couchbase_lm_operator.core.readiness import workload_state
 from couchbase_lm_operator.core.reference_names import reference_names
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 from couchbase_lm_operator.errors import ClusterConflictError, ClusterError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
+from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.core.verdict import Proceed
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust

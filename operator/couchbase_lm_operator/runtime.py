@@ -14,7 +14,7 @@ import kopf
 from couchbase_lm_operator import metrics, names
 from couchbase_lm_operator.arms import Arms
 from couchbase_lm_operator.core.compat import defaults
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 from couchbase_lm_operator.errors import ClusterError, ClusterGoneError, OperatorError
 from couchbase_lm_operator.gather import Gatherer
 from couchbase_lm_operator.io.adapter_metrics import AdapterMetrics

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core import bucket_record, status
+from couchbase_lm_operator.core import status
+from couchbase_lm_operator.core.couchbase import bucket_record
 from couchbase_lm_operator.core.happenings import happenings
 from couchbase_lm_operator.io import events
 from couchbase_lm_operator.metrics import WRITES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import children, kept_config, template_pin
+from couchbase_lm_operator.core.children import children, kept_config, template_pin
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
 from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.metrics import WRITES
@@ -16,8 +16,8 @@ from couchbase_lm_operator.metrics import WRITES
 if TYPE_CHECKING:
     from typing import Any
 
+    from couchbase_lm_operator.core.children.template_pin import Pin
     from couchbase_lm_operator.core.observed import Manifest, Observed
-    from couchbase_lm_operator.core.template_pin import Pin
     from couchbase_lm_operator.io.cluster import Cluster
 
 logger = logging.getLogger(__name__)

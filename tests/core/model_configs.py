@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from couchbase_lm_operator.core.model_shape import SUPPORTED_MODEL_TYPES
+from couchbase_lm_operator.core.model.model_shape import SUPPORTED_MODEL_TYPES
 
 
 def plain(model_type: str, layers: int, heads: int, kv_heads: int, head_size: int, **more: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.checks import check
-from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
+from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.facts import current_model, template_facts
 from couchbase_lm_operator.core.observed import SecretValue
 from couchbase_lm_operator.core.render import pod_template_hash, render

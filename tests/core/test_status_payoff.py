@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.children.readiness import WorkloadState
+from couchbase_lm_operator.core.children.template_pin import Pin
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.progress import Progress
-from couchbase_lm_operator.core.readiness import WorkloadState
 from couchbase_lm_operator.core.status import build_status
-from couchbase_lm_operator.core.template_pin import Pin
 from couchbase_lm_operator.core.verdict import Proceed
 from tests.core.planning import QWEN3_8B, config_of, observed_with, plan_of, spec_of
 

@@ -12,7 +12,7 @@ from couchbase_lm_cache.metrics_port import MetricsPort
 from couchbase_lm_cache.observation import ObjectKind, ObjectLayout, Observation
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 from couchbase_lm_operator.core.adapter_reading import AdapterReading, StoredObject
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 from couchbase_lm_operator.io.adapter_metrics import MAX_ANSWER_BYTES, AdapterMetrics
 from couchbase_lm_operator.io.addresses import AddressGuard, guard_for
 from tests.pod_metrics import LONE_RANK, PodMetrics, running_pod_metrics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, Unread
 from couchbase_lm_operator.io.addresses import AddressGuard, guard_for
 from couchbase_lm_operator.io.hf_hub import MAX_CONFIG_BYTES, HubModel, ModelHub

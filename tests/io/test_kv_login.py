@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from couchbase_lm_operator.core import connection_string
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase import connection_string
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 from couchbase_lm_operator.core.couchbase_state import LoginProblem
 from couchbase_lm_operator.io import kv_login
 from couchbase_lm_operator.io.addresses import AddressGuard

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator.core import bucket_record, ownership, provisioning
+from couchbase_lm_operator.core.couchbase import bucket_record, ownership, provisioning
 from couchbase_lm_operator.core.couchbase_state import BucketGoal, BucketRecord, CouchbaseGoal
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
 from couchbase_lm_operator.io.addresses import AddressGuard
@@ -16,7 +16,7 @@ from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from couchbase_lm_operator.core.provisioning_steps import Step
+    from couchbase_lm_operator.core.couchbase.provisioning_steps import Step
     from e2e.couchbase_emulator import Emulator
 
 MEBIBYTE = 1024 * 1024

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 from couchbase_lm_operator.core.verdict import Refuse, Wait
 from couchbase_lm_operator.io.addresses import AddressGuard, guard_for
 from couchbase_lm_operator.io.couchbase import http as couchbase_http

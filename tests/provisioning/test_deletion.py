@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import ownership
-from couchbase_lm_operator.core.provisioning_steps import DeleteBucket, DeleteUser, EditBucketQuota
-from couchbase_lm_operator.core.provisioning_trouble import StepFailure, StepProblem
+from couchbase_lm_operator.core.couchbase import ownership
+from couchbase_lm_operator.core.couchbase.provisioning_steps import DeleteBucket, DeleteUser, EditBucketQuota
+from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure, StepProblem
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.io.couchbase.access import Credentials
 from e2e.couchbase_emulator import Emulator

@@ -13,7 +13,7 @@ from couchbase.exceptions import CouchbaseException
 from couchbase.options import ClusterOptions
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import provisioning
+from couchbase_lm_operator.core.couchbase import provisioning
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.io.couchbase.access import Credentials
 from e2e.couchbase_emulator import FOREVER, Emulator, running_emulator

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import ownership
+from couchbase_lm_operator.core.couchbase import ownership
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from e2e.couchbase_emulator import Emulator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core.payoff import shown_seconds
+from couchbase_lm_operator.core.sizing.payoff import shown_seconds
 from couchbase_lm_operator.io.kube_api import KINDS, MERGE_PATCH
 from couchbase_lm_operator.metrics import REGISTRY
 from couchbase_lm_operator.work_queue import Key

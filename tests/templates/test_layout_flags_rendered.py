@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from couchbase_lm_operator.core import engine_values, model_shape, sizing
-from couchbase_lm_operator.core.pod import pod
-from couchbase_lm_operator.core.pod_inputs import PodInputs
+from couchbase_lm_operator.core.engine import engine_values
+from couchbase_lm_operator.core.model import model_shape
+from couchbase_lm_operator.core.pod_template.pod import pod
+from couchbase_lm_operator.core.pod_template.pod_inputs import PodInputs
 from couchbase_lm_operator.core.refusal import RefusedError
-from couchbase_lm_operator.core.transfer import LMCACHE_DRIVEN, Transfer
+from couchbase_lm_operator.core.sizing import sizing
+from couchbase_lm_operator.core.sizing.transfer import LMCACHE_DRIVEN, Transfer
 from tests.core.planning import RELEASE, config_of, container, flag_value, plan_of, rendered, spec_of
 from tests.core.tiny_models import DENSE, LATENT, RECURRENT, SLIDING, SPARSE
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.workload import Pod
+    from couchbase_lm_operator.core.pod_template.workload import Pod
 
 WINDOWS_IN_FULL = "--disable-hybrid-kv-cache-manager"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from couchbase_lm_operator.core.pod_script import pod_script
+from couchbase_lm_operator.core.pod_template.pod_script import pod_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

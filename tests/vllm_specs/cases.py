@@ -10,8 +10,8 @@ from typing import Any
 class Case:
     """The library's default configuration of ``model_type`` with ``changes`` made to it.
 
-    ``engine`` has the fields of ``core.engine_layout.EngineLayout`` that are not at their defaults; ``chunks`` are
-    LMCache chunk sizes in tokens, beside three that are always tried. Without ``is_built`` the answer is the
+    ``engine`` has the fields of ``core.engine.engine_layout.EngineLayout`` that are not at their defaults; ``chunks``
+    are LMCache chunk sizes in tokens, beside three that are always tried. Without ``is_built`` the answer is the
     configuration alone.
     """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator.core.chunking import checked_chunk
-from couchbase_lm_operator.core.engine_layout import EngineLayout
-from couchbase_lm_operator.core.kv_layout import KvLayout, layout
-from couchbase_lm_operator.core.model_shape import read_shape
+from couchbase_lm_operator.core.engine.engine_layout import EngineLayout
+from couchbase_lm_operator.core.model.model_shape import read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.sizing.chunking import checked_chunk
+from couchbase_lm_operator.core.sizing.kv_layout import KvLayout, layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

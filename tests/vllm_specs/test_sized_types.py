@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from couchbase_lm_operator.core.kv_layout import KvLayout
-from couchbase_lm_operator.core.model_families import FAMILIES, WRAPPERS
+from couchbase_lm_operator.core.model.model_families import FAMILIES, WRAPPERS
 from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.sizing.kv_layout import KvLayout
 from tests.vllm_specs.cases import Case
 from tests.vllm_specs.judging import differences, predict
 from tests.vllm_specs.model_types import CHANGES

@@ -7,7 +7,7 @@ import yaml
 from couchbase_lm_operator import names
 from couchbase_lm_operator.cli.failure import BadInputError
 from couchbase_lm_operator.cli.model_config import read_text
-from couchbase_lm_operator.core.model_reading import parse_model_config
+from couchbase_lm_operator.core.model.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, Missing, ModelConfig
 
 

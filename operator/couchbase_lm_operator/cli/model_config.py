@@ -8,7 +8,7 @@ from pathlib import Path
 
 from couchbase_lm_operator.cli.failure import BadInputError, WorldError
 from couchbase_lm_operator.cli.option_names import in_words_of_options
-from couchbase_lm_operator.core.model_reading import parse_model_config
+from couchbase_lm_operator.core.model.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig
 
 MAX_FILE_BYTES = 16 << 20

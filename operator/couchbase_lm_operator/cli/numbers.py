@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator.cli.output import binary_size
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.sizing import Sizing
+    from couchbase_lm_operator.core.sizing.sizing import Sizing
 
 # name, attribute of Sizing, whether it is a size, what it is
 _NUMBERS = (

@@ -20,7 +20,7 @@ from couchbase_lm_operator.core.compat import defaults
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Missing
 from couchbase_lm_operator.core.plan import Plan
-from couchbase_lm_operator.core.pod_fields import reads_config_map
+from couchbase_lm_operator.core.pod_template.pod_fields import reads_config_map
 from couchbase_lm_operator.core.render import render
 
 if TYPE_CHECKING:

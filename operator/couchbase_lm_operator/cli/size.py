@@ -12,10 +12,10 @@ from couchbase_lm_operator.cli.failure import BadInputError, RefusedInputError
 from couchbase_lm_operator.cli.model_config import config_from_file, config_from_hub
 from couchbase_lm_operator.cli.option_names import in_words_of_options
 from couchbase_lm_operator.cli.output import dumped, output_option
-from couchbase_lm_operator.core import estimate
 from couchbase_lm_operator.core.compat import compat
-from couchbase_lm_operator.core.engine_layout import EngineLayout
+from couchbase_lm_operator.core.engine.engine_layout import EngineLayout
 from couchbase_lm_operator.core.refusal import RefusedError
+from couchbase_lm_operator.core.sizing import estimate
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import ModelConfig

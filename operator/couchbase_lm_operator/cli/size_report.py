@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.cli.numbers import number_rows, numbers
 from couchbase_lm_operator.cli.output import binary_size, table
-from couchbase_lm_operator.core.payoff import shown_seconds
+from couchbase_lm_operator.core.sizing.payoff import shown_seconds
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.estimate import Estimate
-    from couchbase_lm_operator.core.payoff import Payoff, Rates
+    from couchbase_lm_operator.core.sizing.estimate import Estimate
+    from couchbase_lm_operator.core.sizing.payoff import Payoff, Rates
 
 
 def fields(found: Estimate) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import flags
-from couchbase_lm_operator.core.device_backend import refused_device_backend
-from couchbase_lm_operator.core.model_reading import reading_verdict
+from couchbase_lm_operator.core.engine import flags
+from couchbase_lm_operator.core.engine.device_backend import refused_device_backend
+from couchbase_lm_operator.core.model.model_reading import reading_verdict
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
-from couchbase_lm_operator.core.pod_checks import refused_pod_template
+from couchbase_lm_operator.core.pod_template.pod_checks import refused_pod_template
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.spec_bounds import refused_bounds

@@ -1,7 +1,7 @@
 """What was seen of a Couchbase cluster, and what a resource wants of it: the seam of provisioning.
 
 ``io.couchbase_rest`` and ``io.kv_login`` fill the observed side, ``core.plan`` the goal, and
-``core.provisioning`` compares the two. Sizes are bytes, durations seconds.
+``core.couchbase.provisioning`` compares the two. Sizes are bytes, durations seconds.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class BucketRecord:
 class CouchbaseGoal:
     """Everything the provisioning arm needs to know of one resource.
 
-    ``ownership_mark`` comes from ``core.ownership.mark``; ``management_urls`` is empty when they are to
+    ``ownership_mark`` comes from ``core.couchbase.ownership.mark``; ``management_urls`` is empty when they are to
     be derived from the connection string.
     """
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator.core import payoff_facts
-from couchbase_lm_operator.core.bucket_quota import USABLE_SHARE_PERCENT
+from couchbase_lm_operator.core.couchbase.bucket_quota import USABLE_SHARE_PERCENT
 from couchbase_lm_operator.core.quantity import format_bytes
+from couchbase_lm_operator.core.sizing import payoff_facts
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.bucket_quota import BucketSize
+    from couchbase_lm_operator.core.couchbase.bucket_quota import BucketSize
     from couchbase_lm_operator.core.plan import Plan
-    from couchbase_lm_operator.core.sizing import Sizing
+    from couchbase_lm_operator.core.sizing.sizing import Sizing
 
 
 def template_facts(plan: Plan) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def template_facts(plan: Plan) -> dict[str, Any]:
         "capacity": capacity,
         "transfer": {"mode": plan.transfer_mode, "reason": plan.transfer_reason},
         "keyPrefix": plan.key_prefix,
-        # what core.sizing_verdict holds against what pods really store
+        # what core.sizing.sizing_verdict holds against what pods really store
         "prediction": {"objectBytes": _largest_objects(sizing), "ranks": sizing.ranks},
         "payoff": payoff,
     }

@@ -6,35 +6,37 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core import cpu_cache_space, engine_values, model_shape, sizing
-from couchbase_lm_operator.core.couchbase_goal import couchbase_goal
-from couchbase_lm_operator.core.engine_container import engine_flags
+from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
+from couchbase_lm_operator.core.engine import cpu_cache_space, engine_values
 from couchbase_lm_operator.core.fingerprint import key_prefix
-from couchbase_lm_operator.core.layout_fingerprint import layout_fingerprint
-from couchbase_lm_operator.core.model_reading import config_of
-from couchbase_lm_operator.core.payoff import assumed_rates, context_payoff
+from couchbase_lm_operator.core.model import model_shape
+from couchbase_lm_operator.core.model.model_reading import config_of
+from couchbase_lm_operator.core.model.prefill_cost import prefill_cost
 from couchbase_lm_operator.core.plan_choices import plan_choices
 from couchbase_lm_operator.core.plan_warnings import plan_warnings
-from couchbase_lm_operator.core.pod import grace_times, pod
-from couchbase_lm_operator.core.pod_fields import pod_fields
-from couchbase_lm_operator.core.pod_inputs import PodInputs
-from couchbase_lm_operator.core.prefill_cost import prefill_cost
+from couchbase_lm_operator.core.pod_template.engine_container import engine_flags
+from couchbase_lm_operator.core.pod_template.pod import grace_times, pod
+from couchbase_lm_operator.core.pod_template.pod_fields import pod_fields
+from couchbase_lm_operator.core.pod_template.pod_inputs import PodInputs
+from couchbase_lm_operator.core.pod_template.workload import Workload
 from couchbase_lm_operator.core.quantity import parse_bytes, parse_seconds
-from couchbase_lm_operator.core.transfer import choose_transfer
-from couchbase_lm_operator.core.workload import Workload
+from couchbase_lm_operator.core.sizing import sizing
+from couchbase_lm_operator.core.sizing.layout_fingerprint import layout_fingerprint
+from couchbase_lm_operator.core.sizing.payoff import assumed_rates, context_payoff
+from couchbase_lm_operator.core.sizing.transfer import choose_transfer
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.choice import Choice
     from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
     from couchbase_lm_operator.core.defaults import Defaults
-    from couchbase_lm_operator.core.engine_values import EngineValues
-    from couchbase_lm_operator.core.model_shape import ModelShape
+    from couchbase_lm_operator.core.engine.engine_values import EngineValues
+    from couchbase_lm_operator.core.model.model_shape import ModelShape
     from couchbase_lm_operator.core.observed import ModelConfig, Observed
-    from couchbase_lm_operator.core.payoff import Payoff
     from couchbase_lm_operator.core.plan_warning import PlanWarning
-    from couchbase_lm_operator.core.sizing import Sizing
-    from couchbase_lm_operator.core.transfer import Transfer
+    from couchbase_lm_operator.core.sizing.payoff import Payoff
+    from couchbase_lm_operator.core.sizing.sizing import Sizing
+    from couchbase_lm_operator.core.sizing.transfer import Transfer
 
 # Flags that change nothing in the bytes of a rank: the rank is in the key, and ending is not computing.
 _NOT_IN_FINGERPRINT = ("--tensor-parallel-size", "--shutdown-timeout")

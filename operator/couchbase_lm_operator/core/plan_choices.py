@@ -10,14 +10,14 @@ from couchbase_lm_operator.core.quantity import format_bytes
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
-    from couchbase_lm_operator.core.sizing import Sizing
-    from couchbase_lm_operator.core.transfer import Transfer
+    from couchbase_lm_operator.core.sizing.sizing import Sizing
+    from couchbase_lm_operator.core.sizing.transfer import Transfer
 
 
 def plan_choices(
     spec: LMCacheCouchbaseSpec, sized: Sizing, goal: CouchbaseGoal, prefix: str, transfer: Transfer
 ) -> tuple[Choice, ...]:
-    """Return the choices; those of the engine are in ``core.engine_values``."""
+    """Return the choices; those of the engine are in ``core.engine.engine_values``."""
     couchbase, cache = spec.couchbase, spec.cache
     is_capped = sized.l1_bytes < sized.l1_wanted_bytes
     l1_reason = (

@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import payoff_facts
 from couchbase_lm_operator.core.plan_warning import PlanWarning
-from couchbase_lm_operator.core.pod_fields import reads_config_map
+from couchbase_lm_operator.core.pod_template.pod_fields import reads_config_map
+from couchbase_lm_operator.core.sizing import payoff_facts
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-    from couchbase_lm_operator.core.engine_values import EngineValues
-    from couchbase_lm_operator.core.payoff import Payoff
-    from couchbase_lm_operator.core.sizing import Sizing
+    from couchbase_lm_operator.core.engine.engine_values import EngineValues
+    from couchbase_lm_operator.core.sizing.payoff import Payoff
+    from couchbase_lm_operator.core.sizing.sizing import Sizing
 
 # What a hub resolves every branch and tag to.
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")

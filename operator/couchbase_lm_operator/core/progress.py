@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.core import sizing_verdict
-from couchbase_lm_operator.core.children import digest
-from couchbase_lm_operator.core.provisioning import Stage
+from couchbase_lm_operator.core.children.children import digest
+from couchbase_lm_operator.core.couchbase.provisioning import Stage
+from couchbase_lm_operator.core.sizing import sizing_verdict
 from couchbase_lm_operator.core.verdict import Proceed, Refuse
 
 if TYPE_CHECKING:
+    from couchbase_lm_operator.core.children.readiness import WorkloadState
+    from couchbase_lm_operator.core.children.template_pin import Pin
+    from couchbase_lm_operator.core.couchbase.provisioning import CouchbaseFacts
     from couchbase_lm_operator.core.couchbase_state import BucketRecord, CouchbaseGoal
     from couchbase_lm_operator.core.observed import Observed
     from couchbase_lm_operator.core.plan import Plan
-    from couchbase_lm_operator.core.provisioning import CouchbaseFacts
-    from couchbase_lm_operator.core.readiness import WorkloadState
-    from couchbase_lm_operator.core.sizing_verdict import Observation, Prediction
-    from couchbase_lm_operator.core.template_pin import Pin
+    from couchbase_lm_operator.core.sizing.sizing_verdict import Observation, Prediction
     from couchbase_lm_operator.core.verdict import Verdict
 
 

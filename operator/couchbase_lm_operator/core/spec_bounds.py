@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.api.schema import MAX_BYTES_TEXT
-from couchbase_lm_operator.core import connection_string
-from couchbase_lm_operator.core.chunking import MAX_SHARD_BYTES
+from couchbase_lm_operator.core.couchbase import connection_string
 from couchbase_lm_operator.core.quantity import KIB, parse_bytes, parse_seconds
+from couchbase_lm_operator.core.sizing.chunking import MAX_SHARD_BYTES
 from couchbase_lm_operator.core.verdict import Refuse
 
 if TYPE_CHECKING:

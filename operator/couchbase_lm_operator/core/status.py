@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.conditions import Condition, ConditionStatus, ConditionType, find, merged
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core import bucket_record, facts, payoff_facts, sizing_verdict
+from couchbase_lm_operator.core import facts
+from couchbase_lm_operator.core.couchbase import bucket_record
+from couchbase_lm_operator.core.couchbase.provisioning import Stage
 from couchbase_lm_operator.core.observed import ModelConfig
-from couchbase_lm_operator.core.provisioning import Stage
 from couchbase_lm_operator.core.quantity import format_bytes
+from couchbase_lm_operator.core.sizing import payoff_facts, sizing_verdict
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from couchbase_lm_operator.core.connection_string import Address
+    from couchbase_lm_operator.core.couchbase.connection_string import Address
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Metadata services with addresses outside the link-local ranges.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core.children import owner_reference
+from couchbase_lm_operator.core.children.children import owner_reference
 from couchbase_lm_operator.core.verdict import Refuse
 from couchbase_lm_operator.io.couchbase.access import Credentials
 

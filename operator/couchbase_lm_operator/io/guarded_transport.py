@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 
 if TYPE_CHECKING:
     import ssl

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import httpx
 
-from couchbase_lm_operator.core.model_reading import parse_model_config
+from couchbase_lm_operator.core.model.model_reading import parse_model_config
 from couchbase_lm_operator.core.observed import MalformedModelConfig, Missing, ModelConfig, Unread
 from couchbase_lm_operator.io.addresses import AddressGuard, ForbiddenAddressError, UnresolvedError
 from couchbase_lm_operator.io.guarded_transport import GuardedTransport, address_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
-# Also what the record of a pod template can hold beside the template: see core.kept_config.
+# Also what the record of a pod template can hold beside the template: see core.children.kept_config.
 MAX_CONFIG_BYTES = 256 * 1024
 # A pass waits for the hub, so a hub that hangs must not hold back the repair of what drifted.
 _CONNECT_SECONDS, _READ_SECONDS, _DEADLINE_SECONDS = 3.0, 6.0, 8.0

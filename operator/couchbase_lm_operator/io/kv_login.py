@@ -23,7 +23,7 @@ from couchbase_lm_operator.io.kv_wire import Feature, KvConnection, Opcode, Prot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from couchbase_lm_operator.core.connection_string import Address, ConnectionString
+    from couchbase_lm_operator.core.couchbase.connection_string import Address, ConnectionString
     from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 

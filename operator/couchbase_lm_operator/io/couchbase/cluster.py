@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator.core import connection_string
-from couchbase_lm_operator.core.connection_string import Address, ConnectionString
+from couchbase_lm_operator.core.couchbase import connection_string
+from couchbase_lm_operator.core.couchbase.connection_string import Address, ConnectionString
 from couchbase_lm_operator.core.couchbase_state import (
     CouchbaseGoal,
     CouchbaseState,
@@ -25,8 +25,8 @@ from couchbase_lm_operator.io.kv_login import Keyspace, LoginProver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from couchbase_lm_operator.core.provisioning_steps import Step
-    from couchbase_lm_operator.core.provisioning_trouble import StepFailure
+    from couchbase_lm_operator.core.couchbase.provisioning_steps import Step
+    from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure
     from couchbase_lm_operator.io.couchbase.access import Credentials
 
 

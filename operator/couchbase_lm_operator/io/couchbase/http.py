@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from couchbase_lm_operator.core.connection_string import Address
+from couchbase_lm_operator.core.couchbase.connection_string import Address
 from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
 from couchbase_lm_operator.io.addresses import ForbiddenAddressError, UnresolvedError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from couchbase_lm_operator.core.connection_string import Address, ConnectionString
+from couchbase_lm_operator.core.couchbase.connection_string import Address, ConnectionString
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from couchbase_lm_operator.io.couchbase.http import Answer, ManagementApi, Troub
 from couchbase_lm_operator.io.couchbase.node_services import nodes_from
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.connection_string import ConnectionString
+    from couchbase_lm_operator.core.couchbase.connection_string import ConnectionString
     from couchbase_lm_operator.io.couchbase.access import Credentials
 
 _ADMIN_ROLES = "cluster_admin and user_admin_local (before 8.0: cluster_admin and security_admin_local)"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from couchbase_lm_operator.core.provisioning_steps import (
+from couchbase_lm_operator.core.couchbase.provisioning_steps import (
     CreateBucket,
     CreateCollection,
     CreateScope,
@@ -16,7 +16,7 @@ from couchbase_lm_operator.core.provisioning_steps import (
     PutUser,
     Step,
 )
-from couchbase_lm_operator.core.provisioning_trouble import StepFailure, StepProblem
+from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure, StepProblem
 
 _BUSY_STATUSES = frozenset({409, 502, 503, 504})
 _KNOWN_FIELDS = frozenset(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
-from couchbase_lm_operator.core.provisioning_steps import (
+from couchbase_lm_operator.core.couchbase.provisioning_steps import (
     CreateBucket,
     CreateCollection,
     CreateScope,
@@ -16,7 +15,8 @@ from couchbase_lm_operator.core.provisioning_steps import (
     PutUser,
     Step,
 )
-from couchbase_lm_operator.core.provisioning_trouble import StepFailure, StepProblem
+from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure, StepProblem
+from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
 from couchbase_lm_operator.io.couchbase import answers, paths, reading, refusals
 from couchbase_lm_operator.io.couchbase.http import TroubleError
 

@@ -1,0 +1,1 @@
+"""What a resource wants at Couchbase, whose things are, and the next step towards it. Pure."""

@@ -1,0 +1,1 @@
+"""The pod template, part by part, from a plan. Pure."""
