@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.cli.output import binary_size
 from couchbase_lm_operator.core.engine.engine_layout import EngineLayout
+from couchbase_lm_operator.core.model.model_families import FAMILIES, REAL_RUN, SPEC_LEVEL, WRAPPERS
 from couchbase_lm_operator.core.model.model_shape import read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sizing.estimate import CONVERSATION_TOKENS, Estimate, Question, estimate
@@ -54,6 +55,15 @@ every other number; flags change them.
   formula of the family, which other types were compared with.
 - **Config**: `published` - the numbers are those of the model's own `config.json` or a transcription of it;
   `defaults` - those of the transformers library for the type, or partly assumed; `unverified` - from memory.
+
+## All model types
+
+`model_type` of config.json decides, and `architectures` where it is given. Anything else is refused, or sized from
+`spec.model.override`.
+
+- Real runs were compared: {real_run}.
+- vLLM's and LMCache's own size code was compared: {spec_level}.
+- Models that also see or hear, by the decoder inside: {wrappers}.
 """
 
 
@@ -64,6 +74,9 @@ def page() -> str:
         table="\n".join(_lines([_row(model) for model in PUBLIC_MODELS])),
         flops=DEFAULT_PREFILL_TERAFLOPS["cuda"],
         load=DEFAULT_LOAD_GIGABYTES_PER_SECOND,
+        real_run=_listed(name for name, family in FAMILIES.items() if family.evidence == REAL_RUN),
+        spec_level=_listed(name for name, family in FAMILIES.items() if family.evidence == SPEC_LEVEL),
+        wrappers=_listed(WRAPPERS),
     )
 
 
@@ -101,6 +114,10 @@ def _row(model: PublicModel) -> tuple[str, ...]:
         sized.evidence,
         model.source,
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def _break_even(bytes_per_second: float | None) -> str:

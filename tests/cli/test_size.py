@@ -85,6 +85,8 @@ def test_flags_reach_the_numbers() -> None:
     assert answer("--block-size", "64")["blockTokens"] == 64
     assert answer("--chunk-size", "512")["objectBytes"] == [72 * MIB]
     assert answer("--max-model-len", "8192")["l1Bytes"] < plain["l1Bytes"]
+    stretched = {**QWEN3_8B, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    assert answer("--max-model-len", "80000", config=stretched)["l1Bytes"] > plain["l1Bytes"]
     doubled = answer("--bucket-replicas", "1", "--data-nodes", "3")
     assert doubled["quotaBytes"] == pytest.approx(2 * plain["quotaBytes"], rel=0.001)
     assert doubled["quotaBytesPerNode"] == doubled["quotaBytes"] // 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from couchbase_lm_operator.core.model.model_shape import SUPPORTED_MODEL_TYPES
+from couchbase_lm_operator.core.model.model_families import FAMILIES
 
 
 def plain(model_type: str, layers: int, heads: int, kv_heads: int, head_size: int, **more: Any) -> dict[str, Any]:
@@ -68,5 +68,5 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "olmo3": _SLIDING,
 }
 VALID: dict[str, dict[str, Any]] = {
-    model_type: plain(model_type, 4, 4, 2, 64, **_SPECIAL.get(model_type, {})) for model_type in SUPPORTED_MODEL_TYPES
+    model_type: plain(model_type, 4, 4, 2, 64, **_SPECIAL.get(model_type, {})) for model_type in FAMILIES
 }

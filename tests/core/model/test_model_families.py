@@ -14,7 +14,8 @@ from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.engine.element_types import indexer_bytes, latent_bytes, state_bytes, token_bytes
 from couchbase_lm_operator.core.engine.engine_layout import EngineLayout
 from couchbase_lm_operator.core.model.layer_cache import Heads, Indexer, Latent, LayerCache, State
-from couchbase_lm_operator.core.model.model_shape import SUPPORTED_MODEL_TYPES, read_shape
+from couchbase_lm_operator.core.model.model_families import FAMILIES
+from couchbase_lm_operator.core.model.model_shape import read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sizing.kv_layout import layout
 from couchbase_lm_operator.core.sizing.sizing import SizingInputs, size
@@ -286,7 +287,7 @@ def test_a_known_type_in_a_shape_that_was_never_seen_is_refused_by_field(case: s
     assert named in caught.value.verdict.message
 
 
-@pytest.mark.parametrize("model_type", SUPPORTED_MODEL_TYPES)
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
 @pytest.mark.parametrize(
     "foreign", [{"hybrid_new_pattern": "M*"}, {"state_size": 16}, {"new_lora_rank": 64}, {"is_encoder_decoder": True}]
 )
@@ -297,7 +298,7 @@ def test_no_type_is_sized_with_fields_that_it_should_not_have(model_type: str, f
     assert next(iter(foreign)) in caught.value.verdict.message
 
 
-@pytest.mark.parametrize("model_type", SUPPORTED_MODEL_TYPES)
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_value_in_any_field_is_read_or_refused_with_the_place(model_type: str, data: st.DataObject) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.model.layer_cache import Heads
-from couchbase_lm_operator.core.model.model_shape import SUPPORTED_MODEL_TYPES, overridden_shape, read_shape
+from couchbase_lm_operator.core.model.model_families import FAMILIES
+from couchbase_lm_operator.core.model.model_shape import overridden_shape, read_shape
 from couchbase_lm_operator.core.refusal import RefusedError
 from tests.core.planning import QWEN3_8B
 
@@ -47,6 +48,12 @@ def test_types_that_are_not_verified_are_refused_by_name(model_type: str) -> Non
     assert reason == Reason.MODEL_NOT_SUPPORTED
     assert repr(model_type) in message
     assert "spec.model.override" in message
+    assert len(message) < 400
+
+
+def test_a_mistyped_type_names_what_was_probably_meant() -> None:
+    assert "qwen3_moe" in refusal({**QWEN3_8B, "model_type": "qwen3-moe"})[1]
+    assert "similar" not in refusal({**QWEN3_8B, "model_type": "t5"})[1]
 
 
 @pytest.mark.parametrize("field", ["kv_lora_rank", "mamba_d_state", "state_size", "linear_num_key_heads"])
@@ -57,7 +64,7 @@ def test_a_known_type_with_fields_of_another_family_is_refused(field: str) -> No
 
 
 # its layers are counted by another field
-@pytest.mark.parametrize("model_type", sorted(set(SUPPORTED_MODEL_TYPES) - {"longcat_flash"}))
+@pytest.mark.parametrize("model_type", sorted(FAMILIES.keys() - {"longcat_flash"}))
 @pytest.mark.parametrize("field", ["num_hidden_layers", "num_attention_heads", "max_position_embeddings"])
 @pytest.mark.parametrize("value", [None, 0, -1, 1 << 60, "32", 32.0, True, [32]])
 def test_missing_and_absurd_values_are_refused_by_field(model_type: str, field: str, value: object) -> None:

@@ -107,7 +107,10 @@ def _check_context_parallelism(shape: ModelShape, engine: EngineLayout) -> None:
 def _check_platform(shape: ModelShape, engine: EngineLayout) -> None:
     is_sparse = any(isinstance(cache, Latent) and cache.is_sparse for layer in shape.layers for cache in layer)
     if engine.platform == "cpu" and is_sparse:
-        raise _unsupported(f"vLLM on cpu cannot run the sparse attention of {shape.model_type}.")
+        raise RefusedError(
+            Reason.MODEL_NOT_SUPPORTED,
+            f"vLLM on cpu cannot run the sparse attention of {shape.model_type}: it needs an NVIDIA accelerator.",
+        )
     if engine.platform == "cpu" and engine.mamba_ssm_cache_dtype not in (None, "auto", "float32"):
         raise _invalid("--mamba-ssm-cache-dtype: on cpu states are float32; whether others work depends on the host.")
     if not engine.prefix_caching and _has_states(shape):

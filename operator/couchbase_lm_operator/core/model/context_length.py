@@ -27,7 +27,7 @@ def refuse_longer(asked_tokens: int, config: dict[str, Any], max_model_len: int,
     Raises:
         RefusedError: ``spec.engine.maxModelLen`` is too long.
     """
-    limit = _longest_tokens(config, max_model_len)
+    limit = longest_tokens(config, max_model_len)
     if asked_tokens <= limit or _is_allowed(env):
         return
     raise RefusedError(
@@ -37,7 +37,8 @@ def refuse_longer(asked_tokens: int, config: dict[str, Any], max_model_len: int,
     )
 
 
-def _longest_tokens(config: dict[str, Any], max_model_len: int) -> int:
+def longest_tokens(config: dict[str, Any], max_model_len: int) -> int:
+    """Return the longest context in tokens; ``max_model_len`` is the one that config.json says."""
     text = config.get("text_config")
     parts = [config, text] if isinstance(text, dict) else [config]
     stated = [int(each["model_max_length"]) for each in parts if _is_count(each.get("model_max_length"))]

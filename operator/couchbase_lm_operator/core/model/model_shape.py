@@ -7,6 +7,7 @@ Fields are those of Hugging Face configurations. Which types are read, and what 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.api.reasons import Reason
@@ -18,11 +19,12 @@ from couchbase_lm_operator.core.model.model_families import FAMILIES, REAL_RUN, 
 from couchbase_lm_operator.core.refusal import RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from couchbase_lm_operator.core.model.layer_cache import Layer
 
 Config = dict[str, Any]
 
-SUPPORTED_MODEL_TYPES = tuple(sorted(FAMILIES))
 OVERRIDE = "override"
 """Evidence of a shape whose numbers a person gave."""
 
@@ -69,7 +71,7 @@ def read_shape(config: Config, where: str) -> ModelShape:
         _check_wrapper(config, model_type, where)
     if family is None:
         raise ConfigFields(text, text_where).unsupported(
-            f"model_type {model_type!r} is not one that this version can size ({', '.join(SUPPORTED_MODEL_TYPES)})."
+            f"model_type {model_type!r} is not one that this version can size{_similar(model_type, FAMILIES)}."
         )
     check_architectures(config, ConfigFields(config, where))
     fields = ConfigFields({**family.defaults, **text}, text_where)
@@ -128,9 +130,15 @@ def _check_wrapper(config: Config, model_type: str, where: str) -> None:
     wrapper = _model_type(config, where)
     if model_type not in WRAPPERS.get(wrapper, ()):
         raise ConfigFields(config, where).unsupported(
-            f"model_type {wrapper!r} around a {model_type!r} is not one that this version can size "
-            f"({', '.join(sorted(WRAPPERS))})."
+            f"model_type {wrapper!r} around a {model_type!r} is not one that this version can size"
+            f"{_similar(wrapper, WRAPPERS)}."
         )
+
+
+def _similar(model_type: str, known: Iterable[str]) -> str:
+    """Return what to read next: all names would bury the sentence."""
+    close = get_close_matches(model_type, sorted(known), n=3)
+    return f" (similar names: {', '.join(close)}; docs/models.md lists all)" if close else " (docs/models.md lists all)"
 
 
 def _text_field(config: Config) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.model import model_shape
+from couchbase_lm_operator.core.model.context_length import longest_tokens
 from couchbase_lm_operator.core.model.prefill_cost import prefill_cost
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sizing import kv_layout, sizing
@@ -70,7 +71,13 @@ def estimate(config: dict[str, Any], where: str, question: Question, versions: M
         RefusedError: the model cannot be sized, or the flags do not fit it.
     """
     shape, engine = _shape(config, where, question), question.engine
-    longest = _longest_tokens(shape, question.max_model_len)
+    longest = question.max_model_len or shape.max_model_len
+    limit = longest_tokens(config, shape.max_model_len)
+    if longest > limit:
+        raise RefusedError(
+            Reason.INVALID_SPEC,
+            f"spec.engine.maxModelLen {longest} is more than the {limit} tokens that config.json allows.",
+        )
     # layers of several kinds can only be copied by LMCache itself
     is_engine_driven = kv_layout.layout(shape, engine).is_single_transfer_group
     inputs = sizing.SizingInputs(
@@ -104,12 +111,3 @@ def _shape(config: dict[str, Any], where: str, question: Question) -> ModelShape
     if question.override_bytes_per_token is not None:
         return model_shape.overridden_shape(config, question.override_bytes_per_token, where)
     return model_shape.read_shape(config, where)
-
-
-def _longest_tokens(shape: ModelShape, asked_tokens: int | None) -> int:
-    if asked_tokens is not None and asked_tokens > shape.max_model_len:
-        raise RefusedError(
-            Reason.INVALID_SPEC,
-            f"spec.engine.maxModelLen {asked_tokens} is more than the {shape.max_model_len} tokens of config.json.",
-        )
-    return asked_tokens or shape.max_model_len

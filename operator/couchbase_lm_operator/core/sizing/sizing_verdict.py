@@ -128,8 +128,8 @@ def verdict(observation: Observation | None, readings: PodReadings | None, predi
     wanted = _told(prediction.object_bytes, prediction.ranks)
     told = (
         f"Pods store {found}, predicted were {wanted}: what status.model and status.capacity say is wrong by as much. "
-        "An existing bucket keeps its memory. Correct spec.model.override if it is set; else set it, and "
-        "spec.cache.l1Size and spec.couchbase.bucket.memoryQuota as the real size needs."
+        "An existing bucket keeps its memory. Set spec.cache.l1Size and spec.couchbase.bucket.memoryQuota as the real "
+        "size needs, and correct spec.model.override if it is set."
     )
     return ConditionStatus.FALSE, Reason.SIZING_DIFFERS, told
 
