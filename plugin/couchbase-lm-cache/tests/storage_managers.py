@@ -12,7 +12,11 @@ from typing import Any
 import torch
 from lmcache.v1.distributed.api import GroupedObjectKeys, MemoryLayoutDesc, ObjectKey, PrefetchResult, PrefetchTaskSpec
 from lmcache.v1.distributed.config import EvictionConfig, L1ManagerConfig, L1MemoryManagerConfig, StorageManagerConfig
-from lmcache.v1.distributed.l2_adapters.config import add_l2_adapters_args, parse_args_to_l2_adapters_config
+from lmcache.v1.distributed.l2_adapters.config import (
+    L2AdaptersConfig,
+    add_l2_adapters_args,
+    parse_args_to_l2_adapters_config,
+)
 from lmcache.v1.distributed.storage_manager import StorageManager
 
 from couchbase_lm_cache.l2_adapter import CouchbaseL2Adapter
@@ -20,6 +24,24 @@ from couchbase_lm_cache.l2_adapter import CouchbaseL2Adapter
 # Keys and values of 4 layers, 64 tokens, 2 heads of 64, in bfloat16: 256 KiB.
 LAYOUT = MemoryLayoutDesc([torch.Size([2, 4, 64, 128])], [torch.bfloat16])
 OBJECT_BYTES = 2 * 4 * 64 * 128 * 2
+
+
+def l2_adapters(params: dict[str, Any], **extra: Any) -> L2AdaptersConfig:
+    """Name the adapter as on the command line of ``lmcache server``.
+
+    Args:
+        params: adapter_params.
+        extra: top-level keys of the adapter's JSON, such as ``serde``.
+    """
+    document = {
+        "type": "plugin",
+        "module_path": "couchbase_lm_cache.l2_adapter",
+        "class_name": "CouchbaseL2Adapter",
+        "adapter_params": params,
+        **extra,
+    }
+    parser = add_l2_adapters_args(argparse.ArgumentParser())
+    return parse_args_to_l2_adapters_config(parser.parse_args(["--l2-adapter", json.dumps(document)]))
 
 
 class Manager:
@@ -31,20 +53,9 @@ class Manager:
     """
 
     def __init__(self, params: dict[str, Any], **extra: Any) -> None:
-        document = {
-            "type": "plugin",
-            "module_path": "couchbase_lm_cache.l2_adapter",
-            "class_name": "CouchbaseL2Adapter",
-            "adapter_params": params,
-            **extra,
-        }
-        parser = add_l2_adapters_args(argparse.ArgumentParser())
-        parsed = parser.parse_args(["--l2-adapter", json.dumps(document)])
         memory = L1MemoryManagerConfig(size_in_bytes=64 << 20, use_lazy=False, shm_name="")
         self.storage = StorageManager(
-            StorageManagerConfig(
-                L1ManagerConfig(memory), EvictionConfig("LRU"), parse_args_to_l2_adapters_config(parsed)
-            )
+            StorageManagerConfig(L1ManagerConfig(memory), EvictionConfig("LRU"), l2_adapters(params, **extra))
         )
 
     @property

@@ -40,6 +40,7 @@ from couchbase_lm_cache.storing import ObjectStore, Storer
 from couchbase_lm_cache.tallies import Tallies
 from couchbase_lm_cache.tasks import DeadlineWatch, TaskTable
 from couchbase_lm_cache.transports import open_transport
+from couchbase_lm_cache.unfinished_stores import drop_unfinished_stores
 from couchbase_lm_cache.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._lookup_runner = Lookups(self._connection, self._pools[1], self._refresher)
         self._loader = Loader(settings, self._connection, self._pools[2], self._tallies)
         self._lister = Lister(settings, CredentialSource(settings), self._connection)
+        self._drops_unfinished_stores = drop_unfinished_stores()
         self._connection.start()
         if settings.startup == "strict":
             self._await_connection()
@@ -263,6 +265,7 @@ class CouchbaseL2Adapter(L2AdapterInterface):  # type: ignore[misc]
             "stores_in_flight": len(self._stores.running()),
             "lookups_in_flight": len(self._lookups.running()),
             "loads_in_flight": len(self._loads.running()),
+            "drops_unfinished_stores": self._drops_unfinished_stores,
             "counts": self._tallies.snapshot(),
             **self._observation.status(),
         }
