@@ -239,6 +239,17 @@ def test_a_long_model_name_and_a_foreign_salt_work(driver: Driver, l1: L1Memory)
     assert [content(item) for item in target] == [content(item) for item in source]
 
 
+def test_the_hundredth_shard_of_a_long_name_still_has_a_key(open_adapter: OpenAdapter, l1: L1Memory) -> None:
+    rest_bytes = len(KEY_0) - len(MODEL)
+    names = [key(0, model="m" * (length - rest_bytes)) for length in range(228, 240)]
+    adapter = open_adapter(shard_size_bytes=4 * KIB)
+    for name in names:
+        source, target = l1.filled(401 * KIB), l1.take(401 * KIB)
+        assert adapter.store([name], source).is_successful()
+        assert adapter.load([name], target) == [True]
+        assert content(target[0]) == content(source[0])
+
+
 def test_memory_without_an_address_is_not_cached_and_breaks_nothing(driver: Driver, l1: L1Memory) -> None:
     """LMCache's GPUDirect Storage tier: its objects cannot be read by a CPU."""
     shape = torch.Size([KIB])

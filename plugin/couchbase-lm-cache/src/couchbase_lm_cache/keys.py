@@ -10,8 +10,12 @@ import hashlib
 import re
 from typing import NamedTuple
 
-MAX_KEY_BYTES = 250
-"""Couchbase Server's limit of a document key, in UTF-8 bytes."""
+MAX_KEY_BYTES = 246
+"""Couchbase Server's limit of a document key in a named collection, in UTF-8 bytes.
+
+It is 250 in the default collection alone; elsewhere the server keeps room for the collection's number
+(kv_engine, ``MaxCollectionsLogicalKeyLen``).
+"""
 
 MAX_SHARDS = 1_000_000
 """Shard numbers take at most six digits, which the room kept for them relies on."""
