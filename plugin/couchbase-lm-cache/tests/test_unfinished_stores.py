@@ -106,11 +106,15 @@ class Server:
         self._open_until.callback(worker.close)
         return worker
 
+    @property
+    def transfers(self) -> EngineDrivenTransferModule:
+        """The part of the server that holds the reservations."""
+        (module,) = [each for each in self._engine._modules if isinstance(each, EngineDrivenTransferModule)]
+        return module
+
     def reap(self, _worker: Worker) -> None:
         """Take all workers for dead, as the server does with those it has not heard of for long."""
-        for module in self._engine._modules:
-            if isinstance(module, EngineDrivenTransferModule):
-                module.reap_stale_instances(0.0, 0.0)
+        self.transfers.reap_stale_instances(0.0, 0.0)
 
     def unregister(self, worker: Worker) -> None:
         """Let a worker leave in order, as it does when its process is told to end."""
@@ -192,6 +196,30 @@ def test_what_a_worker_has_half_written_is_never_cached(place: Place, leave: Cal
         wait_until(lambda: staying.store(chunk(1), 3.0), "the store of the same chunk")
         wait_until(lambda: stored(place) == [content(2.0), content(3.0)], "the store of the same chunk in Couchbase")
         assert staying.found(chunk(1)) == 1
+
+
+class Late:
+    """A lock of reservations; once it has been released, a request that was on its way brings one more."""
+
+    def __init__(self, reservations: dict[Any, Any]) -> None:
+        self._reservations, self._late = reservations, dict(reservations)
+        reservations.clear()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._reservations.update(self._late)
+        self._late.clear()
+
+
+def test_a_reservation_that_comes_while_its_worker_leaves_is_not_cached(place: Place) -> None:
+    with lmcache_server(place.params) as server:
+        leaving, staying = server.worker(), server.worker()
+        assert leaving.reserve(chunk(1))
+        server.transfers._pending_shm_lock = Late(server.transfers._pending_shm_writes)
+        server.unregister(leaving)
+        assert staying.found(chunk(1)) == 0
 
 
 @pytest.mark.parametrize("is_ours_first", [True, False])
