@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import lifecycle
+from e2e.cluster import binaries, lifecycle
 from e2e.cluster.errors import ClusterError
-from e2e.demo import stack
+from e2e.demo import record, stack
 from e2e.demo.bucket import Bucket, check_documents
 from e2e.demo.journey import PROGRESS, Turn, Workload
 from e2e.demo.kube import DemoError, Kube
@@ -20,20 +21,19 @@ from e2e.images import registry
 
 _LOGPROB_TOLERANCE = 0.1
 _LEAST_CACHED_SHARE = 0.9
+_USER_TOOLS = ("kubectl", "helm")
 
 
 def up(cluster: str, image_registry: str) -> None:
     """Bring everything up, then prove that a second pod answers from what the first computed."""
-    made = stack.Made.load()
-    if cluster == "local":
-        made.started_node = made.started_node or not lifecycle.is_healthy()
-        made.save()
-        lifecycle.up()
-    kube = Kube(stack.own_kubeconfig(cluster))
-    made.kubeconfig = str(kube.kubeconfig)
-    made.save()
     if cluster == "external" and not image_registry:
         raise DemoError("CLUSTER=external needs IMAGE_REGISTRY to name a registry that your cluster pulls from")
+    kube = Kube(stack.own_kubeconfig(cluster))
+    if cluster == "local":
+        made = _start_node(kube)
+    else:
+        binaries.ensure(_USER_TOOLS)
+        made = record.of_cluster(kube, is_local=False)
     images = registry.publish(image_registry) if cluster == "external" else registry.load_locally()
     with PROGRESS.step("namespaces, Couchbase (emulated) and its admin Secret"):
         stack.make_namespaces(kube, stack.PLACE, made)
@@ -45,8 +45,8 @@ def up(cluster: str, image_registry: str) -> None:
         name = stack.apply_example(kube, stack.PLACE, images["engine-cpu"].reference)["metadata"]["name"]
         resource = stack.wait_until_ready(kube, stack.PLACE, name)
     bucket = Bucket(kube, stack.PLACE, password, resource["status"]["couchbase"])
-    prove(Workload(kube, stack.PLACE.name, name), resource, bucket, stack.FOLDER)
-    print(f"written: {stack.FOLDER / 'result.json'} and result.png")
+    prove(Workload(kube, stack.PLACE.name, name), resource, bucket, record.FOLDER)
+    print(f"written: {record.FOLDER / 'result.json'} and result.png")
     print(f"left up: kubectl --kubeconfig {kube.kubeconfig} get lmcb -A; `make demo-down` removes it")
 
 
@@ -96,17 +96,75 @@ def check_answers(turns: list[Turn], fact: str, storable_tokens: int) -> None:
         raise DemoError("the journey did not go as it has to:\n" + "\n".join(faults))
 
 
+def _start_node(kube: Kube) -> record.Made:
+    """Start the local node unless it runs, and return its record, which says who started it."""
+    if not lifecycle.is_healthy():
+        record.mark_node_start()
+    lifecycle.up()
+    made = record.of_cluster(kube, is_local=True)
+    made.started_node = made.started_node or record.is_node_start_marked()
+    made.save()
+    record.clear_node_start()
+    return made
+
+
 def down() -> None:
-    """Remove exactly what ``up`` made, by its record."""
-    made = stack.Made.load()
-    if made.kubeconfig and Path(made.kubeconfig).exists() and (made.namespaces or made.crd):
-        kube = Kube(Path(made.kubeconfig))
+    """Remove exactly what ``up`` made, on every cluster that has a record.
+
+    Raises:
+        DemoError: something could not be removed or reached; its record stays for the next try.
+    """
+    faults = []
+    if records := record.all_records():
+        binaries.ensure(_USER_TOOLS)
+    for made in records:
+        try:
+            _remove(made)
+        except DemoError as error:
+            faults.append(str(error))
+    if record.is_node_start_marked():
+        lifecycle.down()
+        record.clear_node_start()
+    if faults:
+        raise DemoError("\n".join(faults))
+
+
+def _remove(made: record.Made) -> None:
+    kube = reach(made)
+    if kube is not None:
         stack.take_down(kube, stack.PLACE, made)
         if kept := stack.leftovers(kube, stack.PLACE):
             raise DemoError(f"still there: {', '.join(kept)}")
-    if made.started_node:
+        if made.crd_uid:
+            return
+    if made.started_node and (kube is not None or not lifecycle.is_healthy()):
         lifecycle.down()
     made.forget()
+
+
+def reach(made: record.Made) -> Kube | None:
+    """Return a way to the cluster of a record, or None when it was a local node that is gone with all it held.
+
+    Raises:
+        DemoError: neither the recorded kubeconfig nor KUBECONFIG leads to that very cluster.
+    """
+    faults = []
+    for path in dict.fromkeys((made.kubeconfig, os.environ.get("KUBECONFIG", ""))):
+        if not path or not Path(path).is_file():
+            continue
+        kube = Kube(Path(path))
+        try:
+            if (found := record.identity(kube)) == made.cluster:
+                return kube
+            faults.append(f"{path} leads to the cluster {found}")
+        except DemoError as error:
+            faults.append(f"{path}: {error}")
+    if made.is_local:
+        return None
+    raise DemoError(
+        f"cannot reach the cluster {made.cluster} ({'; '.join(faults) or f'{made.kubeconfig} does not exist'}): "
+        f"let KUBECONFIG name a kubeconfig of it and run this again; what the demo made there is in {made.file}"
+    )
 
 
 def main() -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import secrets
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +17,15 @@ from e2e.demo import manifests
 from e2e.demo.journey import PROGRESS
 from e2e.demo.kube import DemoError, Kube
 from e2e.demo.manifests import Place
+from e2e.demo.record import Made
 from e2e.images.registry import Published
 
-FOLDER = ROOT / ".local" / "demo"
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 CHART = ROOT / "charts" / "lmcache-couchbase"
 RELEASE = "lmcache-couchbase"
 PLACE = Place("lmcb-demo")
-_RECORD = FOLDER / "made.json"
+DEFINITION = f"{names.PLURAL}.{names.GROUP}"
 _READY_SECONDS = 900
-
-
-@dataclass
-class Made:
-    """What the demo itself created, so that ``down`` removes that and nothing else."""
-
-    kubeconfig: str = ""
-    started_node: bool = False
-    namespaces: list[str] = field(default_factory=list)
-    crd: bool = False
-
-    def save(self) -> None:
-        """Write the record at once: a killed run must not forget what it made."""
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        _RECORD.write_text(json.dumps(asdict(self), indent=2) + "\n")
-
-    @staticmethod
-    def load() -> Made:
-        """Return the record of earlier runs, or an empty one."""
-        return Made(**json.loads(_RECORD.read_text())) if _RECORD.exists() else Made()
-
-    @staticmethod
-    def forget() -> None:
-        """Drop the record once nothing is left."""
-        _RECORD.unlink(missing_ok=True)
 
 
 def own_kubeconfig(cluster: str) -> Path:
@@ -95,24 +68,19 @@ def run_couchbase(kube: Kube, place: Place, image: Published, password: str) -> 
 
 def install_operator(kube: Kube, place: Place, image: Published, made: Made) -> None:
     """Install or upgrade our chart, watching the place's namespace alone, and wait until the operator runs."""
-    if kube.get("crd", f"{names.PLURAL}.{names.GROUP}") is None:
-        made.crd = True
-        made.save()
     values = ["--set", f"image.repository={image.repository}", "--set", f"image.tag={image.tag}"]
     content = manifests.CONTENT.replace(".", "\\.")
     values += ["--set-string", f"podAnnotations.{content}={image.inputs}"]
     values += ["--set", f"watchNamespaces={{{place.name}}}"]
-    kube.helm(
-        "upgrade",
-        "--install",
-        RELEASE,
-        str(CHART),
-        "-n",
-        place.system,
-        *values,
-        "--wait",
-        "--timeout=180s",
-    )
+    flags = [*values, "--wait", "--timeout=180s"]
+    was_defined = kube.get("crd", DEFINITION) is not None
+    try:
+        kube.helm("upgrade", "--install", RELEASE, str(CHART), "-n", place.system, *flags)
+    finally:
+        # an installation that failed has brought the definition all the same
+        if not was_defined and (definition := kube.get("crd", DEFINITION)):
+            made.crd_uid = definition["metadata"]["uid"]
+            made.save()
 
 
 def apply_example(kube: Kube, place: Place, engine_image: str, example: Path = QUICKSTART) -> dict[str, Any]:
@@ -155,8 +123,22 @@ def take_down(kube: Kube, place: Place, made: Made) -> None:
             if namespace == place.system:
                 kube.helm("uninstall", RELEASE, "-n", namespace, "--ignore-not-found", "--wait", "--timeout=120s")
             kube.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout=180s", timeout_seconds=200)
-    if made.crd:
-        kube.kubectl("delete", "crd", f"{names.PLURAL}.{names.GROUP}", "--ignore-not-found", "--timeout=60s")
+        made.namespaces.remove(namespace)
+        made.save()
+    _remove_definition(kube, made)
+
+
+def _remove_definition(kube: Kube, made: Made) -> None:
+    """Delete the definition if it is the one that the demo brought and nobody uses it: its resources go with it."""
+    definition = kube.get("crd", DEFINITION) if made.crd_uid else None
+    if definition is not None and definition["metadata"]["uid"] == made.crd_uid:
+        if used := (kube.get(DEFINITION, "-A") or {"items": []})["items"]:
+            places = ", ".join(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in used)
+            PROGRESS.say(f"crd/{DEFINITION} stays: {places} would be deleted with it")
+            return
+        kube.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
+    made.crd_uid = ""
+    made.save()
 
 
 def leftovers(kube: Kube, place: Place) -> list[str]:

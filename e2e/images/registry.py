@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 
 from e2e.cluster import images as node_images
+from e2e.cluster import packages
 from e2e.cluster.commands import run
 from e2e.images.build import build
 from e2e.images.catalog import CATALOG
@@ -43,6 +45,8 @@ def publish(registry: str) -> dict[str, Published]:
     Raises:
         ClusterError: the registry refused an image; log in first with ``skopeo login``.
     """
+    if shutil.which("skopeo") is None:  # beside Docker, which builds without it
+        packages.ensure(("skopeo",))
     # on this very machine, compressing takes longer than what it saves
     flags = ["--dest-tls-verify=false", "--preserve-digests"] if registry.startswith(_LOCAL_HOSTS) else []
     published = {}

@@ -17,6 +17,7 @@ from e2e.demo.chat import ask
 from e2e.demo.journey import SERVING_PORT, Workload
 from e2e.demo.kube import DemoError, Kube
 from e2e.demo.manifests import Place
+from e2e.demo.record import Made
 from e2e.images import registry
 from tests.journey.emulator_faults import EmulatorFaults
 from tests.journey.waiting import until
@@ -77,14 +78,14 @@ class Installation:
 @pytest.fixture(scope="session")
 def session_installation() -> Iterator[Installation]:
     kube = Kube(paths.kubeconfig())
-    made = stack.Made(namespaces=list(PLACE.all))
+    made = Made(namespaces=list(PLACE.all))
     stack.take_down(kube, PLACE, made)
     assert not stack.leftovers(kube, PLACE)
     images = registry.load_locally()
     stack.make_namespaces(kube, PLACE, made)
     password = stack.admin_password(kube, PLACE)
     stack.run_couchbase(kube, PLACE, images["emulator"], password)
-    stack.install_operator(kube, PLACE, images["operator"], stack.Made())
+    stack.install_operator(kube, PLACE, images["operator"], made)
     resource = stack.apply_example(kube, PLACE, images["engine-cpu"].reference)
     name = resource["metadata"]["name"]
     live = stack.wait_until_ready(kube, PLACE, name)
