@@ -37,6 +37,8 @@ _SECRET = {"secretKeyRef": {"name": "hub", "key": "token"}}
             Reason.ENV_NOT_IN_FINGERPRINT,
             "spec.engine.env (KV_DTYPE):",
         ),
+        ({"engine": {"image": "example.com/vllm:0.32"}}, Reason.IMAGE_NOT_PINNED, "spec.engine.image"),
+        ({"engine": {"image": "example.com:5000/vllm"}}, Reason.IMAGE_NOT_PINNED, "spec.engine.image"),
         (
             {"cache": {"workingSet": {"tokensPerContext": 16}}},
             Reason.NEVER_CACHED,
@@ -54,6 +56,8 @@ def test_what_is_probably_not_meant_is_told(changes: dict[str, Any], reason: Rea
     "changes",
     [
         {},
+        {"engine": {"image": f"example.com/vllm@sha256:{'0' * 64}"}},
+        {"engine": {"image": f"example.com/vllm:0.32@sha256:{'0' * 64}"}},
         {"engine": {"env": [{"name": "A", "value": "b"}, {"name": "HF_TOKEN", "valueFrom": _SECRET}]}},
     ],
 )

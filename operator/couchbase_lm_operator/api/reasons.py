@@ -144,7 +144,8 @@ class Reason(StrEnum):
     # Warnings: what works but is probably not meant
     KEY_PREFIX_OVERRIDDEN = "KeyPrefixOverridden", "spec.cache.keyPrefix replaces the fingerprint of the cached bytes."
     TLS_NOT_VERIFIED = "TLSNotVerified", "The certificate of Couchbase is not verified."
-    WEIGHTS_NOT_PINNED = "WeightsNotPinned", "The weights can change behind spec.model.revision."
+    WEIGHTS_NOT_PINNED = "WeightsNotPinned", "The weights can change behind spec.model.revision, or a path."
+    IMAGE_NOT_PINNED = "ImageNotPinned", "spec.engine.image has no digest, so that its name can come to mean another."
     ENV_NOT_IN_FINGERPRINT = "EnvNotInFingerprint", "Variables of the engine come from objects that no key covers."
     L1_TOO_SMALL = "L1TooSmall", "The longest contexts do not fit into L1 and are recomputed."
     NOT_WORTHWHILE = "NotWorthwhile", "Loading a typical context is predicted to take longer than computing it again."

@@ -15,6 +15,7 @@ from couchbase_lm_operator.core.model.prefill_cost import prefill_cost
 from couchbase_lm_operator.core.plan_choices import plan_choices
 from couchbase_lm_operator.core.plan_warnings import plan_warnings
 from couchbase_lm_operator.core.pod_template.engine_container import engine_flags
+from couchbase_lm_operator.core.pod_template.mounted_content import mounted_content
 from couchbase_lm_operator.core.pod_template.pod import grace_times, pod
 from couchbase_lm_operator.core.pod_template.pod_fields import pod_fields
 from couchbase_lm_operator.core.pod_template.pod_inputs import PodInputs
@@ -88,9 +89,9 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
     payoff = context_payoff(sized, prefill_cost(config.content, shape), values.gpu_count, rates)
     goal = couchbase_goal(spec, observed, sized.working_set_bytes)
     layout = layout_fingerprint(shape, values.layout, sized.chunk_size_tokens, defaults.engine_versions)
-    prefix = spec.cache.key_prefix or _key_prefix(
-        spec, values, sized, config, {"layout": layout, "transfer": transfer.mode}
-    )
+    content = {"layout": layout, "transfer": transfer.mode}
+    content |= mounted_content(spec, values.revision, observed.namespace_uid)
+    prefix = spec.cache.key_prefix or _key_prefix(spec, values, sized, config, content)
     inputs = PodInputs(spec, observed.name, values, sized, goal, prefix, transfer, defaults)
     return Plan(
         name=observed.name,
@@ -153,23 +154,31 @@ def _sizing_inputs(
 
 
 def _key_prefix(
-    spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing, config: ModelConfig, objects: dict[str, str]
+    spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing, config: ModelConfig, content: dict[str, Any]
 ) -> str:
     """Return the start of every key: what shapes the bytes, and all that could change them in unknown ways.
 
-    ``objects`` says what is in them: the fingerprint of their layout, and the transfer, because LMCache describes an
-    object with other shapes in each, and the adapter takes what was stored with other shapes for a miss.
+    ``content`` says what is in the objects: the fingerprint of their layout; the transfer, because LMCache describes
+    an object with other shapes in each, and the adapter takes what was stored with other shapes for a miss; and what
+    pods mount, which can be the weights.
     """
     shutdown_seconds = grace_times(spec.termination_grace_period).shutdown_seconds
     flags = engine_flags(spec, values, sized.layout, shutdown_seconds)
+    # absent where a resource says nothing, as in prefixes that are in use
+    seldom = {
+        "lmcacheEnv": spec.cache.env,
+        # an image may have several, each with a vLLM of its own
+        **spec.engine.model_dump(include={"python"}, exclude_defaults=True),
+    }
     return key_prefix(
         {
-            **objects,
+            **content,
             "model": config.revision or config.digest,
             "flags": {flag: value for flag, value in flags.items() if flag not in _NOT_IN_FINGERPRINT},
             "extraArgs": spec.engine.extra_args,
             "env": [spec.engine.env, spec.engine.env_from],
             "image": values.image,
             "lmcacheArgs": spec.cache.extra_args,
+            **{name: value for name, value in seldom.items() if value},
         }
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.plan_warning import PlanWarning
+from couchbase_lm_operator.core.pod_template.mounted_content import is_commit, is_digest, unfixed_weights
 from couchbase_lm_operator.core.pod_template.pod_fields import reads_config_map
 from couchbase_lm_operator.core.sizing import payoff_facts
 
@@ -16,21 +16,24 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.sizing.payoff import Payoff
     from couchbase_lm_operator.core.sizing.sizing import Sizing
 
-# What a hub resolves every branch and tag to.
-_COMMIT = re.compile(r"^[0-9a-f]{40}$")
-
 
 def plan_warnings(
     spec: LMCacheCouchbaseSpec, values: EngineValues, sized: Sizing, payoff: Payoff
 ) -> tuple[PlanWarning, ...]:
     """Return the warnings of a plan, at most one for each reason."""
     tls = spec.couchbase.tls
-    is_pinned = values.is_path or bool(_COMMIT.match(values.revision))
+    is_pinned = values.is_path or is_commit(values.revision)
+    is_fingerprint = spec.cache.key_prefix is None
+    unfixed = unfixed_weights(spec)
+    image = spec.engine.image
     found = (
         (
-            spec.cache.key_prefix is not None,
+            not is_fingerprint,
             Reason.KEY_PREFIX_OVERRIDDEN,
-            "spec.cache.keyPrefix replaces the fingerprint: never use the same prefix for other engines or versions.",
+            (
+                "spec.cache.keyPrefix replaces the fingerprint: never use the same prefix for other weights, engines "
+                "or versions."
+            ),
         ),
         (
             tls is not None and tls.insecure_skip_verify,
@@ -46,7 +49,24 @@ def plan_warnings(
             ),
         ),
         (
-            bool(_by_reference(spec)) and spec.cache.key_prefix is None,
+            unfixed is not None and is_fingerprint,
+            Reason.WEIGHTS_NOT_PINNED,
+            (
+                f"spec.model.id leads into {unfixed}. When other weights come to lie there, engines read chunks of the "
+                "old ones as theirs: give each version of the weights a path of its own, or write a version into a "
+                "variable of spec.engine.env and raise it with each edit, which rolls the pods to other keys."
+            ),
+        ),
+        (
+            image is not None and not is_digest(image) and is_fingerprint,
+            Reason.IMAGE_NOT_PINNED,
+            (
+                "spec.engine.image has no digest. When other versions come under that name, engines read each "
+                "other's chunks as their own: name the image with its digest (@sha256:…), or never use a tag twice."
+            ),
+        ),
+        (
+            bool(_by_reference(spec)) and is_fingerprint,
             Reason.ENV_NOT_IN_FINGERPRINT,
             (
                 f"{' and '.join(_by_reference(spec))}: values that come from other objects are not in the fingerprint. "
