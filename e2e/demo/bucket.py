@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from e2e.demo import manifests
 from e2e.demo.journey import Workload
 from e2e.demo.kube import DemoError, Kube
 from e2e.demo.probe_documents import SHARD_MARK
+from e2e.demo.strangers import strange_places
 
+_LAYOUT = re.compile(r"[0-9a-f]{16}")
 _PROBE = Path(__file__).with_name("probe_documents.py")
 
 
@@ -36,12 +40,19 @@ class Bucket:
             "scope": self.status["scope"],
             "collection": self.status["collection"],
         }
-        target = f"svc/{manifests.COUCHBASE}"
-        with self.kube.forward(self.place.couchbase, target, manifests.MANAGEMENT_PORT) as url:
-            answer = httpx.get(
-                f"{url}/_emulator/documents", params=place, auth=(manifests.ADMIN_USER, self.password), timeout=30
-            )
-        return {document["key"] for document in answer.raise_for_status().json()["documents"]}
+        with self._management() as http:
+            answer = http.get("/_emulator/documents", params=place).raise_for_status()
+        return {document["key"] for document in answer.json()["documents"]}
+
+    @contextlib.contextmanager
+    def _management(self) -> Iterator[httpx.Client]:
+        """Give a client of the management interface, logged in as administrator."""
+        target, login = f"svc/{manifests.COUCHBASE}", (manifests.ADMIN_USER, self.password)
+        with (
+            self.kube.forward(self.place.couchbase, target, manifests.MANAGEMENT_PORT) as url,
+            httpx.Client(base_url=url, auth=login, timeout=30) as http,
+        ):
+            yield http
 
     def probe(self, workload: Workload, keys: set[str]) -> dict[str, Any]:
         """Read ``keys`` inside a pod with the generated user and try what it must not reach."""
@@ -54,13 +65,18 @@ class Bucket:
             "collection": self.status["collection"],
             "keys": sorted(keys),
         }
-        said = self.kube.exec(
-            workload.namespace,
-            workload.pods()[0],
-            names.CONTAINER_LMCACHE,
-            *("python3", "-", json.dumps(task)),
-            stdin=_PROBE.read_text(),
-        )
+        pod = workload.pods()[0]
+        with (
+            self._management() as http,
+            strange_places(http, self.status["bucket"]["name"], self.status["scope"]) as strange,
+        ):
+            said = self.kube.exec(
+                workload.namespace,
+                pod,
+                names.CONTAINER_LMCACHE,
+                *("python3", "-", json.dumps({**task, "strange": strange})),
+                stdin=_PROBE.read_text(),
+            )
         return dict(json.loads(said.splitlines()[-1]))
 
 
@@ -85,7 +101,13 @@ def check_documents(
     faults += _group_faults(_sizes_by_group(objects, pattern), chunks, model)
     for item in objects:
         faults += [f"object {item['key']}: {name} is false" for name, holds in item.items() if holds is False]
-    faults += [f"the generated user may {what}" for what, how in probed["refusals"].items() if not how]
+    faults += _layout_faults(objects, pattern)
+    attempts: dict[str, dict[str, Any]] = probed["attempts"]
+    faults += [
+        f"nothing refused the generated user to {what}: {attempt['said']}"
+        for what, attempt in attempts.items()
+        if not attempt["isRefused"]
+    ]
     if faults:
         raise DemoError("the bucket is not as it has to be:\n" + "\n".join(faults[:10]))
     return {
@@ -93,7 +115,7 @@ def check_documents(
         "objects": len(objects),
         "objectBytes": model["objectBytes"],
         "manifestFields": objects[0]["fields"],
-        "userIsRefused": probed["refusals"],
+        "userIsRefused": {what: attempt["said"] for what, attempt in attempts.items()},
     }
 
 
@@ -120,3 +142,19 @@ def _group_faults(found: dict[int, list[int]], chunks: int, model: dict[str, Any
         if wrong := sorted(set(sizes) - {size}):
             faults.append(f"object group {group} has objects of {wrong} bytes, status predicts {size}")
     return faults
+
+
+def _layout_faults(objects: list[dict[str, Any]], pattern: re.Pattern[str]) -> list[str]:
+    """Every manifest names the layout of its bytes, and all objects of an object group have the same one."""
+    faults, found = [], dict[int, set[str]]()
+    for item in objects:
+        layout, match = item["layout"], pattern.match(item["key"])
+        if not isinstance(layout, str) or not _LAYOUT.fullmatch(layout):
+            faults.append(f"object {item['key']}: the manifest's layout is {layout!r}, not 16 hexadecimal digits")
+        elif match is not None:
+            found.setdefault(int(match["group"], 16), set()).add(layout)
+    return faults + [
+        f"object group {group} has objects of several layouts: {', '.join(sorted(layouts))}"
+        for group, layouts in found.items()
+        if len(layouts) > 1
+    ]

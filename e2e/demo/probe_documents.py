@@ -2,6 +2,10 @@
 
 Takes one JSON object on the command line and prints one. It knows the storage format from its description
 alone and shares no code with the adapter, so that both cannot be wrong in the same way.
+
+What it must not reach exists: the caller made it and names it in ``strange``. An attempt counts as refused only
+when the server said no. Couchbase hides a collection without rights like one that does not exist, and a bucket
+likewise; the SDK goes on looking for such a collection until its timeout, and tells so in the retry reasons.
 """
 
 import json
@@ -17,11 +21,24 @@ from typing import Any
 import xxhash
 from couchbase.auth import PasswordAuthenticator
 from couchbase.cluster import Cluster
-from couchbase.exceptions import CouchbaseException
+from couchbase.exceptions import (
+    AuthenticationException,
+    BucketNotFoundException,
+    CollectionNotFoundException,
+    CouchbaseException,
+    ScopeNotFoundException,
+)
 from couchbase.options import ClusterOptions, ClusterTimeoutOptions
 from couchbase.transcoder import RawBinaryTranscoder, Transcoder
 
 SHARD_MARK = "::shard::"
+SERVER_SAID_NO = (
+    AuthenticationException,
+    BucketNotFoundException,
+    CollectionNotFoundException,
+    ScopeNotFoundException,
+)
+UNKNOWN_COLLECTION = "key_value_collection_outdated"
 
 
 class AnyBytes(Transcoder):  # type: ignore[misc] # the SDK is untyped
@@ -45,25 +62,40 @@ def main() -> None:
     cluster = Cluster(
         task["connectionString"], ClusterOptions(PasswordAuthenticator(user, password), timeout_options=timeouts)
     )
-    bucket = cluster.bucket(task["bucket"])
-    collection = bucket.scope(task["scope"]).collection(task["collection"])
+    collection = cluster.bucket(task["bucket"]).scope(task["scope"]).collection(task["collection"])
     keys = set(task["keys"])
-
-    def rest(path: str, body: bytes | None = None) -> str:
-        return rest_refusal(task["management"] + path, user, password, body)
-
     result = {
         "objects": [check_object(collection, key, keys) for key in sorted(keys) if SHARD_MARK not in key],
         "orphans": sorted(key for key in keys if SHARD_MARK in key and key.split(SHARD_MARK)[0] not in keys),
-        "refusals": {
-            "read another collection": refusal(lambda: bucket.default_collection().get("probe")),
-            "write another collection": refusal(lambda: bucket.default_collection().upsert("probe", {})),
-            "create a bucket": rest("/pools/default/buckets", b"name=probe&bucketType=ephemeral&ramQuota=100"),
-            "list users": rest("/settings/rbac/users"),
-        },
+        "attempts": attempts(task, cluster, user, password),
     }
     cluster.close()
     print(json.dumps(result))
+
+
+def attempts(task: dict[str, Any], cluster: Any, user: str, password: str) -> dict[str, dict[str, Any]]:
+    """Try what the user must not do; tell for each whether the server refused it, and what it said."""
+
+    def rest(path: str, body: bytes | None = None) -> dict[str, Any]:
+        return rest_attempt(task["management"] + path, user, password, body)
+
+    tried = {
+        "create a bucket": rest("/pools/default/buckets", b"name=probe&bucketType=ephemeral&ramQuota=100"),
+        "list users": rest("/settings/rbac/users"),
+    }
+    for what, place in task["strange"].items():
+        read, write = operations(cluster, place)
+        tried[f"read {what}"], tried[f"write {what}"] = attempt(read), attempt(write)
+    return tried
+
+
+def operations(cluster: Any, place: dict[str, str]) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return a read and a write in one collection."""
+
+    def collection() -> Any:
+        return cluster.bucket(place["bucket"]).scope(place["scope"]).collection(place["collection"])
+
+    return lambda: collection().get("probe"), lambda: collection().upsert("probe", {})
 
 
 def check_object(collection: Any, key: str, keys: set[str]) -> dict[str, Any]:
@@ -78,28 +110,32 @@ def check_object(collection: Any, key: str, keys: set[str]) -> dict[str, Any]:
         "shardBytes": [len(shard) for shard in shards],
         "areShardsListed": keys.issuperset(names),
         "isSumRight": sum(map(len, shards)) == manifest["bytes"],
+        "layout": manifest.get("layout"),
         "areChecksumsRight": manifest.get("xxh3") == [xxhash.xxh3_64_hexdigest(shard) for shard in shards],
     }
 
 
-def refusal(attempt: Callable[[], object]) -> str:
-    """Return the name of the SDK's error, or an empty string when the attempt was allowed."""
+def attempt(operation: Callable[[], object]) -> dict[str, Any]:
+    """Carry out one operation of the SDK; a document that is not there was looked for, so reading was allowed."""
     try:
-        attempt()
+        operation()
+    except SERVER_SAID_NO as error:
+        return {"isRefused": True, "said": type(error).__name__}
     except CouchbaseException as error:
-        return type(error).__name__
-    return ""
+        reasons = getattr(error.error_context, "retry_reasons", None) or ()
+        return {"isRefused": UNKNOWN_COLLECTION in reasons, "said": type(error).__name__}
+    return {"isRefused": False, "said": "done"}
 
 
-def rest_refusal(url: str, user: str, password: str, body: bytes | None) -> str:
-    """Return the HTTP status of a refused request, or an empty string when it was allowed."""
+def rest_attempt(url: str, user: str, password: str, body: bytes | None) -> dict[str, Any]:
+    """Send one request to the management interface: only 401 and 403 refuse it."""
     request = urllib.request.Request(url, data=body)
     request.add_header("Authorization", "Basic " + b64encode(f"{user}:{password}".encode()).decode())
     try:
-        with urllib.request.urlopen(request, timeout=10):
-            return ""
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return {"isRefused": False, "said": f"HTTP {answer.status}"}
     except urllib.error.HTTPError as error:
-        return f"HTTP {error.code}"
+        return {"isRefused": error.code in {401, 403}, "said": f"HTTP {error.code}"}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from e2e.demo.__main__ import prove
-from e2e.demo.stack import FOLDER
+from e2e.demo.record import FOLDER
 from tests.journey.conftest import Installation
 
 

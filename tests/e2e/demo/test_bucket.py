@@ -25,6 +25,7 @@ def _objects() -> list[dict[str, Any]]:
             "key": f"0123:org/model@0x0201{rank:02x}01@{group:x}@{chunk:064x}",
             "bytes": size,
             "fields": [],
+            "layout": f"{group:016x}",
             "isSumRight": True,
         }
         for chunk in range(CHUNKS)
@@ -33,9 +34,9 @@ def _objects() -> list[dict[str, Any]]:
     ]
 
 
-def _check(objects: list[dict[str, Any]]) -> dict[str, Any]:
+def _check(objects: list[dict[str, Any]], attempts: dict[str, Any] | None = None) -> dict[str, Any]:
     keys = {key for item in objects for key in (item["key"], f"{item['key']}::shard::0")}
-    probed = {"objects": objects, "orphans": [], "refusals": {"create a bucket": "HTTP 403"}}
+    probed = {"objects": objects, "orphans": [], "attempts": attempts or {}}
     return check_documents(RESOURCE, keys, CHUNKS, probed)
 
 
@@ -58,3 +59,26 @@ def test_an_object_group_too_few_or_too_many_is_noticed() -> None:
     moved = [{**item, "key": item["key"].replace("@1@", "@a@")} for item in _objects()]
     with pytest.raises(DemoError, match="there is an object group 10, status predicts 2"):
         _check(moved)
+
+
+@pytest.mark.parametrize("layout", [None, "", "0123", "0123456789abcdeg", 7])
+def test_a_manifest_without_a_layout_is_noticed(layout: object) -> None:
+    objects = _objects()
+    objects[0]["layout"] = layout
+    with pytest.raises(DemoError, match=r"the manifest's layout is .*, not 16 hexadecimal digits"):
+        _check(objects)
+
+
+def test_two_layouts_in_one_object_group_are_noticed() -> None:
+    objects = _objects()
+    objects[-1]["layout"] = "f" * 16
+    with pytest.raises(DemoError, match="object group 1 has objects of several layouts: 0000000000000001, ffff"):
+        _check(objects)
+
+
+def test_what_nothing_refused_is_noticed_and_a_refusal_is_reported() -> None:
+    refused = {"list users": {"isRefused": True, "said": "HTTP 403"}}
+    assert _check(_objects(), refused)["userIsRefused"] == {"list users": "HTTP 403"}
+    failed = {"list users": {"isRefused": False, "said": "HTTP 500"}}
+    with pytest.raises(DemoError, match="nothing refused the generated user to list users: HTTP 500"):
+        _check(_objects(), {**refused, **failed})
