@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,12 +18,12 @@ REPORTS = ROOT / ".local" / "test"
 
 @dataclass
 class Outcome:
-    """The counts of one group, and how long it took in seconds."""
+    """The counts of one group, and how long it took in seconds; ``skips`` says what did not run and why."""
 
     name: str
     passed: int = 0
     failed: int = 0
-    skipped: int = 0
+    skips: list[str] = field(default_factory=list)
     seconds: float = 0.0
     note: str = ""
 
@@ -42,14 +42,19 @@ def run_group(group: Group) -> Outcome:
 
 
 def print_summary(outcomes: Iterable[Outcome]) -> int:
-    """Print a row per group and the closing line; return the exit status."""
+    """Print a row per group and the closing line; return the exit status: a check that was skipped is not a pass."""
     rows = list(outcomes)
+    skips = [f"{row.name}: {skip}" for row in rows for skip in row.skips]
     print(f"\n{'group':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for row in rows:
-        print(f"{row.name:<12}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}  {row.note}".rstrip())
-    passed, failed, skipped = (sum(getattr(row, name) for row in rows) for name in ("passed", "failed", "skipped"))
-    print(f"\n{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
-    return 1 if failed or not passed else 0
+        print(
+            f"{row.name:<12}{row.passed:>8}{row.failed:>8}{len(row.skips):>9}{row.seconds:>9.0f}  {row.note}".rstrip()
+        )
+    if skips:
+        print("\nskipped, which fails the run:\n" + "\n".join(skips))
+    passed, failed = sum(row.passed for row in rows), sum(row.failed for row in rows)
+    print(f"\n{passed} passed, {failed} failed" + (f", {len(skips)} skipped" if skips else ""), flush=True)
+    return 1 if failed or skips or not passed else 0
 
 
 def say(text: str) -> None:
@@ -84,8 +89,11 @@ def _run_pytest(group: Group, outcome: Outcome) -> None:
 def _read_report(report: Path, outcome: Outcome) -> None:
     if not report.exists():
         return
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+    root = ElementTree.parse(report).getroot()
+    for suite in root.iter("testsuite"):
         count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
         outcome.failed += count["failures"] + count["errors"]
-        outcome.skipped += count["skipped"]
         outcome.passed += count["tests"] - count["failures"] - count["errors"] - count["skipped"]
+    for case in root.iter("testcase"):
+        for skip in case.iter("skipped"):
+            outcome.skips.append(f"{case.get('classname')}.{case.get('name')}: {skip.get('message')}")
