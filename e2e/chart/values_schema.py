@@ -19,6 +19,11 @@ TEXT: Schema = {"type": "string"}
 SWITCH: Schema = {"type": "boolean"}
 LABEL: Schema = {"type": "string", "pattern": _DNS_LABEL}
 TEXTS_BY_NAME: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+# whole, and not below the 1 GiB that the operator's setting asks for
+L1_CAP: Schema = {
+    "type": "string",
+    "pattern": "^([1-9][0-9]*(Gi|Ti)|(102[4-9]|10[3-9][0-9]|1[1-9][0-9]{2}|[2-9][0-9]{3}|[1-9][0-9]{4,})Mi)$",
+}
 QUANTITY: Schema = {"type": ["string", "number"], "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"}
 
 
@@ -67,7 +72,7 @@ def _operator() -> Schema:
     return _closed(
         {
             "workers": {"type": "integer", "minimum": 1, "maximum": 64},
-            "maxL1Size": {"type": "string", "pattern": "^[1-9][0-9]*(Mi|Gi|Ti)$"},
+            "maxL1Size": L1_CAP,
             "allowHostPath": SWITCH,
             "logLevel": {"enum": ["debug", "info", "warning", "error"]},
             "logFormat": {"enum": ["plain", "json"]},

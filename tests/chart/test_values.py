@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
+from couchbase_lm_operator.core.quantity import parse_bytes
+from couchbase_lm_operator.settings import Settings
 from e2e.chart.values_schema import values_schema
 from e2e.demo.kube import DemoError, Kube
 from tests.chart.charts import CHART, CI_VALUES, Release, of_kind
@@ -30,6 +34,7 @@ def release(tmp_path: Path) -> Release:
         ({"operator": {"worker": 2}}, "worker"),
         ({"operator": {"workers": 0}}, "/operator/workers"),
         ({"operator": {"maxL1Size": "32GB"}}, "/operator/maxL1Size"),
+        ({"operator": {"maxL1Size": "512Mi"}}, "/operator/maxL1Size"),
         ({"image": {"digest": "latest"}}, "/image/digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
         ({"watchNamespaces": ["Team_A"]}, "/watchNamespaces/0"),
@@ -52,6 +57,26 @@ def test_a_wrong_value_is_refused_by_name(release: Release, values: dict[str, An
 def test_every_value_has_a_default_and_a_place_in_the_schema() -> None:
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values_schema()["properties"]) == {*defaults, "global"}
+
+
+@pytest.mark.parametrize(
+    "size", ["1Mi", "999Mi", "1023Mi", "1024Mi", "1099Mi", "1100Mi", "2000Mi", "10240Mi", "1Gi", "1Ti"]
+)
+def test_the_chart_takes_the_caps_of_l1_that_the_operator_starts_with(size: str) -> None:
+    pattern = values_schema()["properties"]["operator"]["properties"]["maxL1Size"]["pattern"]
+    try:
+        Settings(max_l1_bytes=parse_bytes(size))
+    except ValidationError:
+        is_taken = False
+    else:
+        is_taken = True
+    assert bool(re.search(pattern, size)) == is_taken
+
+
+@pytest.mark.parametrize("values_file", CI_VALUES, ids=lambda path: path.stem)
+def test_the_operator_starts_with_what_the_charts_own_examples_set(values_file: Path) -> None:
+    operator = yaml.safe_load(values_file.read_text()).get("operator", {})
+    assert Settings(max_l1_bytes=parse_bytes(operator.get("maxL1Size", "32Gi"))).max_l1_bytes
 
 
 def test_no_object_of_the_schema_takes_unknown_keys() -> None:
