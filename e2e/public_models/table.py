@@ -1,13 +1,18 @@
-"""The page about public models: what the operator works out for each, on one GPU and for 10,000 tokens."""
+"""The page about public models: what is worked out for each, on one GPU and for 10,000 tokens."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+from couchbase_lm_operator.cli.failure import RefusedInputError
+from couchbase_lm_operator.cli.offline import offline_plan
 from couchbase_lm_operator.cli.output import binary_size
+from couchbase_lm_operator.core.compat import defaults
 from couchbase_lm_operator.core.engine.engine_layout import EngineLayout
 from couchbase_lm_operator.core.model.model_families import FAMILIES, REAL_RUN, SPEC_LEVEL, WRAPPERS
 from couchbase_lm_operator.core.model.model_shape import read_shape
+from couchbase_lm_operator.core.observed import ModelConfig
 from couchbase_lm_operator.core.refusal import RefusedError
 from couchbase_lm_operator.core.sizing.estimate import CONVERSATION_TOKENS, Estimate, Question, estimate
 from couchbase_lm_operator.core.sizing.payoff import DEFAULT_LOAD_GIGABYTES_PER_SECOND, DEFAULT_PREFILL_TERAFLOPS
@@ -17,6 +22,7 @@ from e2e.public_models.models import PUBLIC_MODELS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from couchbase_lm_operator.core.sizing.sizing import Sizing
     from e2e.public_models.models import PublicModel
 
 PAGE = ROOT / "docs" / "models.md"
@@ -24,7 +30,7 @@ PAGE = ROOT / "docs" / "models.md"
 _NO_VERSIONS: dict[str, str] = {}
 _HEADER = (
     *("Model", "Type", "Bytes per token", "State", "Block", "Chunk", "Object(s), MiB", "10k tokens", "L1"),
-    *("Pays off above", "Evidence", "Config"),
+    *("Pays off above", "In pods", "Evidence", "Config"),
 )
 _RIGHT = frozenset({"Bytes per token", "State", "Block", "Chunk", "10k tokens", "L1", "Pays off above"})
 
@@ -33,10 +39,14 @@ _INTRODUCTION = """\
 
 <!-- Written by `make generate` from e2e/public_models; do not edit. -->
 
-What the operator works out from the `config.json` of models that people serve, on one CUDA device (tensor and
-pipeline parallel size 1, KV cache in the model's own type), for contexts of {tokens:,} tokens or as long as the model
-allows (then the length is in brackets). `lmcb size --config config.json --max-model-len {tokens}` gives the same with
-every other number; flags change them.
+What follows from the `config.json` of models that people serve, on one CUDA device (tensor and pipeline parallel
+size 1, KV cache in the model's own type), for contexts of {tokens:,} tokens or as long as the model allows (then the
+length is in brackets). `lmcb size --config config.json --max-model-len {tokens}` gives the same with every other
+number; flags change them.
+
+Models that mix kinds of layers have the numbers of copies by LMCache itself here. In the operator's pods with NVIDIA
+GPUs vLLM copies, which carries one kind only: sliding windows are then kept in full, which gives other numbers, and a
+model whose layers cannot become one kind is refused. The column **In pods** tells, and `lmcb plan` for your resource.
 
 {table}
 
@@ -50,6 +60,8 @@ every other number; flags change them.
 - **Pays off above**: loading is faster than computing from that speed on, if each rank computes {flops:g} TFLOP/s (an
   A100 in long prompts; an H100 reaches some 400). The default assumption for loading is {load:g} GB/s. Both are
   options of `lmcb size`, and what pods really reach takes the place of the prediction after 20 loads.
+- **In pods**: what a resource with vendor NVIDIA gets of all this: `same`, what differs (objects in MiB), or `refused`.
+  The operator limits an L1 that it works out, by default to {cap}.
 - **Evidence** for the type: `real run` - objects that a real engine and LMCache server stored had exactly the predicted
   bytes; `spec level` - vLLM's own model class and LMCache's own size code gave them, without serving; `formula` - the
   formula of the family, which other types were compared with.
@@ -74,6 +86,7 @@ def page() -> str:
         table="\n".join(_lines([_row(model) for model in PUBLIC_MODELS])),
         flops=DEFAULT_PREFILL_TERAFLOPS["cuda"],
         load=DEFAULT_LOAD_GIGABYTES_PER_SECOND,
+        cap=binary_size(defaults().max_l1_bytes),
         real_run=_listed(name for name, family in FAMILIES.items() if family.evidence == REAL_RUN),
         spec_level=_listed(name for name, family in FAMILIES.items() if family.evidence == SPEC_LEVEL),
         wrappers=_listed(WRAPPERS),
@@ -97,7 +110,7 @@ def _row(model: PublicModel) -> tuple[str, ...]:
     except RefusedError as error:
         text = model.config.get("text_config", model.config)
         refused = f"refused: {error.verdict.reason}"
-        return (model.name, f"`{text['model_type']}`", *[""] * 8, refused, model.source)
+        return (model.name, f"`{text['model_type']}`", *[""] * 9, refused, model.source)
     sized = found.sizing
     length = "" if sized.context_tokens == CONVERSATION_TOKENS else f" ({sized.context_tokens:,})"
     return (
@@ -107,13 +120,49 @@ def _row(model: PublicModel) -> tuple[str, ...]:
         f"{sized.state_bytes_per_rank:,}" if sized.state_bytes_per_rank else "",
         str(sized.block_size_tokens),
         str(sized.chunk_size_tokens),
-        " + ".join(f"{each / (1 << 20):.2f}" for each in sized.object_bytes),
+        _objects(sized),
         binary_size(sized.bytes_per_context) + length,
-        f"{sized.l1_bytes >> 30} GiB",
+        _l1(sized),
         _break_even(found.payoff.break_even_bytes_per_second),
+        _in_pods(model, sized),
         sized.evidence,
         model.source,
     )
+
+
+def _in_pods(model: PublicModel, shown: Sizing) -> str:
+    """Return what is different in the pods of a resource for the same contexts."""
+    tokens = shown.context_tokens
+    spec = LMCacheCouchbaseSpec.model_validate(
+        {
+            "model": {"id": "public/model"},
+            "couchbase": {"connectionString": "couchbase://cb", "adminSecretRef": {"name": "cb-admin"}},
+            "engine": {"maxModelLen": tokens},
+            "cache": {"workingSet": {"tokensPerContext": tokens}},
+        }
+    )
+    metadata = {"name": "model", "namespace": "default", "uid": ""}
+    config = ModelConfig(model.config, digest="", revision="", source=model.name)
+    try:
+        planned = offline_plan(spec, {"metadata": metadata}, config, defaults()).sizing
+    except RefusedInputError:
+        return "refused"
+    numbers = (
+        ("block", str(shown.block_size_tokens), str(planned.block_size_tokens)),
+        ("chunk", str(shown.chunk_size_tokens), str(planned.chunk_size_tokens)),
+        ("object", _objects(shown), _objects(planned)),
+        ("10k", binary_size(shown.bytes_per_context), binary_size(planned.bytes_per_context)),
+        ("L1", _l1(shown), _l1(planned)),
+    )
+    return ", ".join(f"{name} {there}" for name, here, there in numbers if here != there) or "same"
+
+
+def _objects(sized: Sizing) -> str:
+    return " + ".join(f"{each / (1 << 20):.2f}" for each in sized.object_bytes)
+
+
+def _l1(sized: Sizing) -> str:
+    return f"{sized.l1_bytes >> 30} GiB"
 
 
 def _listed(names: Iterable[str]) -> str:
