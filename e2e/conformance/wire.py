@@ -99,11 +99,11 @@ class WireClient:
 
     def receive(self) -> Reply:
         """Next response; raises ConnectionError when the server closes and TimeoutError when nothing comes."""
-        head = self._exactly(_HEADER.size)
+        head = self.receive_bytes(_HEADER.size)
         magic, opcode, key_bytes, extras_bytes, _, status, body_bytes, opaque, cas = _HEADER.unpack(head)
         if magic != 0x81:
             raise ConnectionError(f"unexpected magic 0x{magic:02x}")
-        body = self._exactly(body_bytes)
+        body = self.receive_bytes(body_bytes)
         key_at, value_at = extras_bytes, extras_bytes + key_bytes
         return Reply(opcode, status, opaque, cas, body[:key_at], body[key_at:value_at], body[value_at:])
 
@@ -182,7 +182,8 @@ class WireClient:
     def _place(self, key: bytes) -> dict[str, Any]:
         return {"key": leb128(self.collection_id) + key, "vbucket": vbucket_of(key, self.vbuckets)}
 
-    def _exactly(self, count: int) -> bytes:
+    def receive_bytes(self, count: int) -> bytes:
+        """The next bytes as they come; raises ConnectionError when the server closes, TimeoutError when they do not."""
         data = bytearray(count)
         view = memoryview(data)
         while view:

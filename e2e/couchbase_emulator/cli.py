@@ -31,7 +31,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m e2e.couchbase_emulator",
         description="In-memory emulator of Couchbase Server for tests and demos: data service and management REST. "
         "Prints one JSON line on standard output when it is ready, then serves until SIGINT or SIGTERM.",
-        epilog='Faults are switched with POST /_emulator/faults (full administrator), such as {"http_503": 3} or '
+        epilog='Faults are switched with POST /_emulator/faults (full administrator), such as {"http_503": 3}, '
+        '{"trickle_seconds": 2} (half of each large value at once, the rest later) or '
         '{"kill_node": 0, "revive_after_seconds": 10}; GET shows all switches. GET /_emulator/counters tells what '
         "clients did.",
         formatter_class=_Formatter,

@@ -22,6 +22,7 @@ class Counters:
     kv_logins: int = 0
     kv_connections: int = 0
     kv_damaged_answers: int = 0  # by the fault `corrupt_stream`
+    kv_trickled_values: int = 0  # by the fault `trickle_seconds`: whose second half was due, client there or not
     rest_requests: Counter[str] = field(default_factory=Counter)  # "METHOD route"
     kv_requests: Counter[str] = field(default_factory=Counter)  # name of the command
 
@@ -39,6 +40,7 @@ class Counters:
             "kvLogins": self.kv_logins,
             "kvConnections": self.kv_connections,
             "kvDamagedAnswers": self.kv_damaged_answers,
+            "kvTrickledValues": self.kv_trickled_values,
             "restRequests": dict(self.rest_requests),
             "kvRequests": dict(self.kv_requests),
         }

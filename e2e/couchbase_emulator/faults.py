@@ -15,6 +15,7 @@ class Faults:
     """
 
     slow_seconds: float = 0.0  # every key-value answer comes this much later
+    trickle_seconds: float = 0.0  # of every value of 16 KiB and more the second half comes this much after the first
     http_slow_seconds: float = 0.0  # every REST answer comes this much later
     hang: int = 0  # key-value requests of any kind, logins too, that get no answer
     drop: int = 0  # key-value document requests that get no answer at all

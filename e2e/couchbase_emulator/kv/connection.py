@@ -177,8 +177,16 @@ class KvConnection(asyncio.BufferedProtocol):
 
     def _send(self, head: bytes, value: Buffer) -> None:
         faults = self._cluster.faults
-        if faults.slow_seconds > 0 or self._delayed_answers:
-            self._send_later(head, value, faults.slow_seconds)
+        if faults.trickle_seconds > 0 and len(value) >= _LARGE_BODY_BYTES:
+            half = len(value) // 2
+            self._send_after(faults.slow_seconds, head, value[:half])
+            self._send_after(faults.slow_seconds + faults.trickle_seconds, b"", value[half:])
+        else:
+            self._send_after(faults.slow_seconds, head, value)
+
+    def _send_after(self, delay_seconds: float, head: bytes, value: Buffer) -> None:
+        if delay_seconds > 0 or self._delayed_answers:
+            self._send_later(head, value, delay_seconds)
         else:
             self._write(head, value)
 
@@ -193,6 +201,8 @@ class KvConnection(asyncio.BufferedProtocol):
         self._write(*self._delayed_answers.popleft())
 
     def _write(self, head: bytes, value: Buffer) -> None:
+        if not head:  # the second half of a value
+            self._cluster.counters.kv_trickled_values += 1
         if self._closed:
             return
         if self._cluster.faults.corrupt_stream > 0:

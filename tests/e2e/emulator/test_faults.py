@@ -146,6 +146,33 @@ def test_slow_answers_keep_their_order(emulator: RunningEmulator) -> None:
         assert 0.15 < time.monotonic() - begin < 2
 
 
+def test_trickled_values_come_in_two_halves(emulator: RunningEmulator) -> None:
+    value, small = bytes(range(256)) * 128, b"v"
+    with Wire(emulator) as client:
+        client.set(b"large", value)
+        client.set(b"small", small)
+        emulator.faults.trickle_seconds = 0.3
+        begin = time.monotonic()
+        asked = [client.send_get(key) for key in (b"large", b"small", b"large")]
+        eventually(lambda: emulator.counters.kv_requests["GET"] == 3, "all are taken", 5)
+        assert emulator.counters.kv_trickled_values == 0
+        emulator.faults.clear()
+        replies = [client.receive() for _ in range(3)]
+        assert time.monotonic() - begin > 0.25
+        assert [reply.opaque for reply in replies] == asked
+        assert [reply.value for reply in replies] == [value, small, value]
+        assert emulator.counters.kv_trickled_values == 2
+        assert client.get(b"large").value == value
+
+
+def test_the_first_half_of_a_trickled_value_comes_at_once(emulator: RunningEmulator) -> None:
+    with Wire(emulator) as client:
+        client.set(b"key", bytes(32 * 1024))
+        emulator.faults.trickle_seconds = 30.0
+        client.send_get(b"key")
+        assert len(client.receive_bytes(24 + 4 + 16 * 1024)) == 24 + 4 + 16 * 1024
+
+
 def test_dropped_requests_get_no_answer(emulator: RunningEmulator) -> None:
     with Wire(emulator) as client:
         client.set(b"key", b"v")
