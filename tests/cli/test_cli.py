@@ -59,6 +59,29 @@ def test_plan_of_the_quickstart_shows_numbers_choices_and_manifests() -> None:
     assert [manifest["kind"] for manifest in manifests] == ["Deployment", "Service"]
 
 
+def test_a_plan_has_straight_columns() -> None:
+    result = lmcb("plan", QUICKSTART)
+    choices = next(part for part in result.output.split("\n\n") if part.startswith("FIELD"))
+    head, *rows = choices.splitlines()
+    assert any("<cluster>" in row for row in rows)
+    for name in ("VALUE", "REASON"):
+        start = head.index(name)
+        assert [row for row in rows if row[start - 2 : start] != "  " or row[start] == " "] == []
+
+
+def test_a_plan_says_when_its_key_prefix_is_not_the_one_of_the_cluster(tmp_path: Path, config_path: str) -> None:
+    def told(**changes: Any) -> str:
+        model = {"id": "/weights/m", "config": {"configMapRef": {"name": "c"}}, **changes}
+        file = tmp_path / "resource.yaml"
+        file.write_text(resource(model=model))
+        result = lmcb("plan", str(file), "--model-config", config_path, "-o", "json")
+        assert result.exit_code == 0, result.output
+        return str(json.loads(result.output)["unknown"]["<cluster>"])
+
+    assert "keyPrefix" in told(weights={"pvc": {"claimName": "models"}})
+    assert "keyPrefix" not in told()
+
+
 @pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_plan_for_programs(form: str, load: Any) -> None:
     result = lmcb("plan", QUICKSTART, "-o", form, "-n", "team")

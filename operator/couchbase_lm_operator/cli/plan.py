@@ -20,6 +20,7 @@ from couchbase_lm_operator.core.compat import defaults
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Missing
 from couchbase_lm_operator.core.plan import Plan
+from couchbase_lm_operator.core.pod_template.mounted_content import mounted_content
 from couchbase_lm_operator.core.pod_template.pod_fields import reads_config_map
 from couchbase_lm_operator.core.render import render
 
@@ -46,7 +47,7 @@ def plan_command(file: str, config_path: str | None, namespace: str, output: str
     config = _config(spec, found, resource["metadata"]["namespace"], config_path)
     release = defaults(allow_host_path=allow_host_path)
     plan = offline_plan(spec, resource, config, release)
-    click.echo(_shown(plan, _unknowns(plan, is_from_hub=not reads_config_map(spec)), output))
+    click.echo(_shown(plan, _unknowns(plan, spec), output))
 
 
 def _spec(resource: Manifest, path: str) -> LMCacheCouchbaseSpec:
@@ -87,15 +88,21 @@ def _shown(plan: Plan, unknown: list[tuple[str, str]], form: str) -> str:
             "warnings": [each.to_dict() for each in plan.warnings],
             "manifests": manifests,
         }
-        return dumped(whole, form).replace(_UNKNOWN_ID, _SHOWN_ID)
+        return _with_shown_id(dumped(whole, form))
     choices = [(choice.field, choice.value, choice.reason) for choice in plan.choices]
+    rows = [*choices, *((field, "unknown", why) for field, why in unknown)]
     parts = [
         table([*number_rows(plan.sizing), *_payoff_rows(plan)], ("NUMBER", "VALUE", "MEANING")),
-        table([*choices, *((field, "unknown", why) for field, why in unknown)], ("FIELD", "VALUE", "REASON")),
-        *(f"Warning: {each.message}" for each in plan.warnings),
-        "\n".join("---\n" + dumped(manifest, "yaml") for manifest in manifests),
+        # before columns are measured: both ids have other lengths
+        table([tuple(map(_with_shown_id, row)) for row in rows], ("FIELD", "VALUE", "REASON")),
+        *(_with_shown_id(f"Warning: {each.message}") for each in plan.warnings),
+        _with_shown_id("\n".join("---\n" + dumped(manifest, "yaml") for manifest in manifests)),
     ]
-    return "\n\n".join(parts).replace(_UNKNOWN_ID, _SHOWN_ID)
+    return "\n\n".join(parts)
+
+
+def _with_shown_id(text: str) -> str:
+    return text.replace(_UNKNOWN_ID, _SHOWN_ID)
 
 
 def _payoff_rows(plan: Plan) -> list[tuple[str, str, str]]:
@@ -114,7 +121,7 @@ def _payoff_rows(plan: Plan) -> list[tuple[str, str, str]]:
     ]
 
 
-def _unknowns(plan: Plan, *, is_from_hub: bool) -> list[tuple[str, str]]:
+def _unknowns(plan: Plan, spec: LMCacheCouchbaseSpec) -> list[tuple[str, str]]:
     """Return what only a cluster can tell, and where it comes from."""
     bucket = plan.couchbase.bucket
     found = []
@@ -125,7 +132,10 @@ def _unknowns(plan: Plan, *, is_from_hub: bool) -> list[tuple[str, str]]:
             found.append(("couchbase.bucket.replicas", "data nodes and auto-failover settings decide"))
     if plan.couchbase.provisioning == "External":
         found.append(("couchbase.user.name", "in the Secret of couchbase.credentialsSecretRef"))
-    if is_from_hub and not plan.values.is_path:
+    if not reads_config_map(spec) and not plan.values.is_path:
         found.append(("model.revision", "the hub resolves it to a commit; cache.keyPrefix depends on it"))
-    found.append((_SHOWN_ID, "short id of the cluster in derived names"))
+    mounted = mounted_content(spec, plan.values.revision, UNKNOWN_NAMESPACE_UID)
+    is_in_prefix = spec.cache.key_prefix is None and "namespace" in mounted
+    depends = "; cache.keyPrefix depends on it, as claims and maps have a namespace" if is_in_prefix else ""
+    found.append((_SHOWN_ID, f"short id of the cluster in derived names{depends}"))
     return found
