@@ -65,7 +65,9 @@ class CacheSpec(Model):
         min_length=1,
         max_length=63,
         pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        description="Resources with the same group derive the same collection, so that blue and green share a cache.",
+        description="Resources with the same group derive the same collection. Alone that shares nothing: for one "
+        "cache, as of blue and green, couchbase.bucket must also name the same bucket with management Shared, and the "
+        "scope, which is derived from the namespace, and the key prefixes must be the same.",
     )
     adapter_params: PodPart | None = Field(
         default=None, description="More parameters of the Couchbase adapter. What the operator sets is refused."

@@ -25,7 +25,8 @@ class EngineSpec(Model):
         min_length=1,
         max_length=512,
         pattern=r"^[^\s]+$",
-        description="Image with vLLM and LMCache; absent: the tested one of this operator release for the vendor.",
+        description="Image with vLLM and LMCache, best with its digest: the name is what counts in the key prefix. "
+        "Absent: the tested one of this operator release for the vendor.",
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         default="IfNotPresent", description="When the image is pulled."

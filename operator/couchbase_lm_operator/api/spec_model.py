@@ -54,7 +54,10 @@ class WeightsEmptyDir(Model):
 class WeightsClaim(Model):
     """Keep the weights in a volume claim."""
 
-    claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim, mounted at /weights.")
+    claim_name: ObjectName = Field(
+        description="Name of the PersistentVolumeClaim, mounted at /weights. Where model.id is a path it is part of "
+        "the key prefix; what changes in the claim is not."
+    )
 
 
 class WeightsSource(Model):

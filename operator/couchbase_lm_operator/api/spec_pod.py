@@ -73,7 +73,7 @@ class PodTemplateSpec(Model):
         default_factory=list,
         max_length=32,
         json_schema_extra=LIST_ATOMIC,
-        description="Mounts of those volumes in vLLM and in the LMCache server.",
+        description="Mounts of those volumes in vLLM and in the LMCache server. They are part of the key prefix.",
     )
 
 
