@@ -1,6 +1,6 @@
 """What was seen of a Couchbase cluster, and what a resource wants of it: the seam of provisioning.
 
-``io.couchbase_rest`` and ``io.kv_login`` fill the observed side, ``core.plan`` the goal, and
+``io.couchbase.reading`` and ``io.kv_login`` fill the observed side, ``core.plan`` the goal, and
 ``core.couchbase.provisioning`` compares the two. Sizes are bytes, durations seconds.
 """
 
@@ -28,11 +28,15 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True)
 class CouchbaseTrouble:
-    """A read of the cluster that failed; ``detail`` is a sentence of ours, never a foreign body."""
+    """A talk with the cluster that failed; ``detail`` is a sentence of ours, never a foreign body.
+
+    ``changed_nothing`` says that the request in question was certainly not carried out: never sent, or refused.
+    """
 
     kind: Trouble
     detail: str
     endpoint: str = ""
+    changed_nothing: bool = False
 
 
 @dataclass(frozen=True)

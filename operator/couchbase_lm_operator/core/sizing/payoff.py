@@ -3,8 +3,8 @@
 A prediction from two assumed rates until real loads were seen. Both defaults describe one plain server of today,
 on purpose neither the slowest nor the fastest, and both can be given:
 
-- loading: 2 GB/s, two thirds of what 25 Gbit/s Ethernet carries. The adapter's own transport reaches 1 to 2 GB/s
-  where client and server share two cores, so the network is what limits it on a real server.
+- loading: 2 GB/s, two thirds of what 25 Gbit/s Ethernet carries. The adapter's own transport reached 3.4 GB/s in large
+  objects where client and server share two cores (benchmarks/l2), so the network is what limits it on a real server.
 - computing: 150 TFLOP/s for each GPU, half of the 312 dense bfloat16 TFLOP/s of an A100; long prompts reach about
   that share. An H100 reaches some 400. For CPUs 1 TFLOP/s, what a socket with bfloat16 instructions keeps up.
 
