@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
-from couchbase_lm_operator.core.children import kept_config
+from couchbase_lm_operator.core.children import kept_config, lost_record
 from couchbase_lm_operator.core.children.pods import pod_state
 from couchbase_lm_operator.core.children.readiness import has_one_template, workload_state
 from couchbase_lm_operator.core.couchbase import bucket_record, connection_string
@@ -148,6 +148,10 @@ class Gatherer:
         others = await asyncio.gather(*(self.cluster.get(kind, namespace, each) for kind, each in needed))
         found |= {key: live for key, live in zip(needed, others, strict=True) if live is not None}
         return found
+        record = ("ControllerRevision", lost_record.record_name(name, found.get(("Deployment", name))))
+        if record[1] and record not in found:
+            live = await self.cluster.get(record[0], namespace, record[1])
+            found |= {record: live} if live is not None else {}
 
     async def _pods(self, namespace: str, name: str) -> tuple[PodState, ...]:
         selector = ",".join(f"{key}={value}" for key, value in names.selector_labels(name).items())

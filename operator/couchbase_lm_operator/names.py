@@ -28,6 +28,7 @@ APP_NAME = "lmcache-couchbase"
 
 ANNOTATION_RENDERED_HASH = f"{GROUP}/rendered-hash"
 ANNOTATION_TEMPLATE_HASH = f"{GROUP}/template-hash"
+ANNOTATION_TEMPLATE_REVISION = f"{GROUP}/template-revision"
 
 CONTAINER_VLLM = "vllm"
 CONTAINER_LMCACHE = "lmcache"

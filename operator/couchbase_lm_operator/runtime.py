@@ -45,7 +45,7 @@ _HEARTBEAT_SECONDS = 5.0
 _CANCELLATIONS = 10
 _CANCEL_AGAIN_SECONDS = 1.0
 _LONGEST_PASS_SECONDS = 600.0
-_WATCHED_KINDS = ("Deployment", "Service")
+_WATCHED_KINDS = ("Deployment", "Service", "ControllerRevision")
 
 
 class Runtime:

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.children import children, kept_config, template_pin
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
@@ -74,6 +75,8 @@ async def run(
     )
     pinned = copy.deepcopy(deployment)
     pinned["spec"]["template"] = pin.template
+    marks = {names.ANNOTATION_TEMPLATE_HASH: fields_hash, names.ANNOTATION_TEMPLATE_REVISION: pin.revision}
+    pinned["metadata"]["annotations"] = {**pinned["metadata"].get("annotations", {}), **marks}
     others = [each for each in manifests if each is not deployment]
     wanted = [children.adopted(each, observed.resource) for each in (pin.record, *others, pinned)]
     due = [(each, why) for each in wanted if (why := children.difference(each, live.get(children.key(each))))]

@@ -33,7 +33,7 @@ NEEDED: list[Call] = [
     ("patch", f"{OURS}/status"),
     *((verb, "deployments.apps") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     *((verb, "services") for verb in ("get", "list", "watch", "create", "patch", "delete")),
-    *((verb, "controllerrevisions.apps") for verb in ("list", "create", "patch", "delete")),
+    *((verb, "controllerrevisions.apps") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     *((verb, "secrets") for verb in ("get", "create", "patch")),
     ("get", "configmaps"),
     ("list", "pods"),

@@ -76,7 +76,14 @@ async def test_drift_of_children_is_undone_within_ten_seconds(world: World) -> N
 async def test_deleted_children_come_back(world: World) -> None:
     async with world.operator():
         await world.serve()
-        for kind, name in (("Service", "demo"), ("Deployment", "demo"), ("Secret", "demo-couchbase")):
+        (record,), _ = await world.cluster.objects("ControllerRevision", world.namespace)
+        template = (await world.get("Deployment", "demo"))["spec"]["template"]
+        for kind, name in (
+            ("ControllerRevision", record["metadata"]["name"]),
+            ("Service", "demo"),
+            ("Deployment", "demo"),
+            ("Secret", "demo-couchbase"),
+        ):
             uid = (await world.get(kind, name))["metadata"]["uid"]
             await world.delete(kind, name)
 
@@ -85,6 +92,7 @@ async def test_deleted_children_come_back(world: World) -> None:
                 return found is not None and found["metadata"]["uid"] != uid
 
             await until(is_back, seconds=10)
+        assert (await world.get("Deployment", "demo"))["spec"]["template"] == template
         # a new password is in the Secret: the user was written again, so that the engines can log in
         await world.until_condition("CredentialsReady", "True")
 

@@ -75,7 +75,7 @@ def check_names_are_free(
     """
     for manifest in rendered:
         live = children.get(key(manifest))
-        if live is None or _is_takeable(live, resource_uid):
+        if live is None or is_takeable(live, resource_uid):
             continue
         kind, name = key(manifest)
         return Refuse(
@@ -86,7 +86,8 @@ def check_names_are_free(
     return Proceed()
 
 
-def _is_takeable(live: Manifest, resource_uid: str) -> bool:
+def is_takeable(live: Manifest, resource_uid: str) -> bool:
+    """Say whether a live object is the resource's, or was left by an earlier one for it to take over."""
     owners = live["metadata"].get("ownerReferences") or []
     if any(owner.get("uid") == resource_uid for owner in owners):
         return True

@@ -4,7 +4,8 @@ A ControllerRevision keeps each rendered pod template under the hash of the fiel
 the facts that belong to it (numbers in status) and the config.json it was worked out from (``kept_config``).
 As long as that hash is the same, the kept template is used, so that a new operator or new defaults change
 nothing in running pods. What would be rendered today is then a pending revision, which
-``spec.rollout.approve`` brings into effect.
+``spec.rollout.approve`` brings into effect. A record that was lost is made again from the Deployment
+(``lost_record``).
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core.children.children import digest, is_ours
+from couchbase_lm_operator.core.children import lost_record
+from couchbase_lm_operator.core.children.children import digest, is_takeable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from couchbase_lm_operator.core.observed import Manifest
 
 _KIND = "ControllerRevision"
-_HASH_LENGTH = 10
 
 
 @dataclass(frozen=True)
@@ -54,26 +55,49 @@ def pin(
     ``fields_hash`` is ``core.render.pod_template_hash``, ``template`` and ``facts`` are today's rendering,
     ``config`` is what ``core.children.kept_config`` keeps with them, ``approved`` is ``spec.rollout.approve``.
     """
-    today = digest([fields_hash, template], _HASH_LENGTH)
-    kept = _newest(children.values(), str(resource["metadata"]["uid"]), fields_hash)
-    if kept is None or approved == today:
-        data = {"revision": today, "template": template, "facts": facts, **({"config": config} if config else {})}
-        return Pin(today, "", template, facts, _record(resource, children, fields_hash, data))
-    data = kept["data"]
+    today = digest([fields_hash, template], lost_record.REVISION_DIGITS)
+    records = _records(resource, children)
+    kept = _newest(resource, children, records, fields_hash)
+    kept_config = {"config": config} if config else {}
+    if approved == today or kept is None:
+        deployment = lost_record.deployment_of(resource, children)
+        lost = lost_record.lost_data(
+            resource,
+            deployment if approved != today else None,
+            fields_hash=fields_hash,
+            template=template,
+            facts=facts,
+            has_other_records=bool(records),
+        )
+        data = {**(lost or {"revision": today, "template": template, "facts": facts}), **kept_config}
+        return _pinned(today, data, _record(resource, children, fields_hash, data))
+    return _pinned(today, kept["data"], _rendered_part(kept, fields_hash))
+
+
+def _pinned(today: str, data: dict[str, Any], record: Manifest) -> Pin:
     revision = str(data["revision"])
-    pending = "" if revision == today else today
-    return Pin(revision, pending, data["template"], data["facts"], _rendered_part(kept))
+    return Pin(revision, "" if revision == today else today, data["template"], data["facts"], record)
 
 
-def _newest(children: Iterable[Manifest], uid: str, fields_hash: str) -> Manifest | None:
+def _records(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> list[Manifest]:
+    uid = str(resource["metadata"]["uid"])
+    return [child for child in children.values() if child["kind"] == _KIND and is_takeable(child, uid)]
+
+
+def _newest(
+    resource: Manifest, children: Mapping[tuple[str, str], Manifest], records: list[Manifest], fields_hash: str
+) -> Manifest | None:
+    """Return the newest record under a hash: those that say so, and the one that the Deployment says is."""
+    deployment = lost_record.deployment_of(resource, children)
+    is_in_effect = lost_record.marks(deployment)[0] == fields_hash
+    in_effect = lost_record.record_name(resource["metadata"]["name"], deployment) if is_in_effect else ""
     kept = [
-        child
-        for child in children
-        if child["kind"] == _KIND
-        and is_ours(child, uid)
-        and (child["metadata"].get("annotations") or {}).get(names.ANNOTATION_TEMPLATE_HASH) == fields_hash
+        record
+        for record in records
+        if (record["metadata"].get("annotations") or {}).get(names.ANNOTATION_TEMPLATE_HASH) == fields_hash
+        or record["metadata"]["name"] == in_effect
     ]
-    return max(kept, key=lambda child: int(child["revision"]), default=None)
+    return max(kept, key=lambda record: int(record["revision"]), default=None)
 
 
 def _record(
@@ -85,7 +109,7 @@ def _record(
     name = names.template_revision(resource["metadata"]["name"], data["revision"])
     existing = children.get((_KIND, name))
     if existing is not None:
-        return _rendered_part(existing)
+        return _rendered_part(existing, fields_hash)
     numbers = [int(child["revision"]) for child in children.values() if child["kind"] == _KIND]
     return {
         "apiVersion": "apps/v1",
@@ -96,15 +120,14 @@ def _record(
     }
 
 
-def _rendered_part(live: Manifest) -> Manifest:
+def _rendered_part(live: Manifest, fields_hash: str) -> Manifest:
     """Return a live record as we would render it: its data is immutable, so it is taken as it is."""
-    annotation = (live["metadata"].get("annotations") or {}).get(names.ANNOTATION_TEMPLATE_HASH, "")
     return {
         "apiVersion": live["apiVersion"],
         "kind": live["kind"],
         "metadata": {
             "name": live["metadata"]["name"],
-            "annotations": {names.ANNOTATION_TEMPLATE_HASH: annotation},
+            "annotations": {names.ANNOTATION_TEMPLATE_HASH: fields_hash},
         },
         "revision": live["revision"],
         "data": live["data"],

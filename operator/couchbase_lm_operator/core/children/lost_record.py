@@ -1,0 +1,84 @@
+"""The record of a pod template that was lost, from the Deployment that still runs it. Pure.
+
+Whoever deletes a ControllerRevision must not roll pods: neither now nor with the next release of the operator,
+which would render others. The Deployment says under which fields, and as which revision, its template was pinned;
+the template itself is what we applied, and the facts are what status tells of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.core.children.applied_fields import applied_template
+from couchbase_lm_operator.core.children.children import digest, is_takeable
+from couchbase_lm_operator.core.children.drift import first_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from couchbase_lm_operator.core.observed import Manifest
+
+REVISION_DIGITS = 10
+
+
+def deployment_of(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> Manifest | None:
+    """Return the live Deployment that we rendered for a resource, if there is one."""
+    metadata = resource["metadata"]
+    live = children.get(("Deployment", str(metadata["name"])))
+    if live is None or not is_takeable(live, str(metadata["uid"])):
+        return None
+    return live if names.ANNOTATION_RENDERED_HASH in (live["metadata"].get("annotations") or {}) else None
+
+
+def marks(deployment: Manifest | None) -> tuple[str, str]:
+    """Return the hash of the fields and the revision of a Deployment's template; "" each when it does not tell."""
+    annotations = ((deployment or {}).get("metadata") or {}).get("annotations") or {}
+    return (
+        str(annotations.get(names.ANNOTATION_TEMPLATE_HASH, "")),
+        str(annotations.get(names.ANNOTATION_TEMPLATE_REVISION, "")),
+    )
+
+
+def record_name(resource_name: str, deployment: Manifest | None) -> str:
+    """Return the name of the record of a Deployment's template; "" when the Deployment does not tell."""
+    _, revision = marks(deployment)
+    return names.template_revision(resource_name, revision) if revision else ""
+
+
+def lost_data(
+    resource: Manifest,
+    deployment: Manifest | None,
+    *,
+    fields_hash: str,
+    template: dict[str, Any],
+    facts: dict[str, Any],
+    has_other_records: bool,
+) -> dict[str, Any] | None:
+    """Return what the record of the live template held, under the same fields; None when today's rendering is due.
+
+    ``template`` and ``facts`` are today's. A Deployment of an earlier release does not tell its fields: without
+    ``has_other_records``, which would say that they changed, they count as the same.
+    """
+    if deployment is None:
+        return None
+    marked_hash, marked_revision = marks(deployment)
+    if marked_hash != fields_hash and (marked_hash or has_other_records):
+        return None
+    live = applied_template(deployment)
+    if first_difference(template, live) is None and first_difference(live, template) is None:
+        return None
+    revision = marked_revision or digest([fields_hash, live], REVISION_DIGITS)
+    return {"revision": revision, "template": live, "facts": _facts_of(resource, facts)}
+
+
+def _facts_of(resource: Manifest, today: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of the template in effect: what status tells, with today's where they cannot differ."""
+    status = resource.get("status") or {}
+    told = {name: status[name] for name in ("model", "capacity", "transfer") if status.get(name)}
+    key_prefix = (status.get("couchbase") or {}).get("keyPrefix")
+    told |= {"keyPrefix": key_prefix} if key_prefix else {}
+    if told.get("model", today["model"]) == today["model"]:
+        return {**today, **told}
+    # predictions and times follow from the model: those of today would be another template's
+    return {name: value for name, value in {**today, **told}.items() if name not in {"prediction", "payoff"}}
