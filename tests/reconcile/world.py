@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
@@ -19,6 +19,7 @@ from couchbase_lm_operator.handlers import operate
 from couchbase_lm_operator.io.kube_api import APPLY_PATCH, KINDS, MERGE_PATCH
 from couchbase_lm_operator.runtime import Runtime
 from couchbase_lm_operator.settings import Settings
+from tests.reconcile.operator_log import OperatorLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -51,6 +52,7 @@ class World:
     cluster: Cluster
     couchbase: RunningEmulator
     namespace: str
+    log: OperatorLog = field(default_factory=OperatorLog)
 
     async def build(self) -> None:
         await self._post(
@@ -247,22 +249,23 @@ class World:
 
     @asynccontextmanager
     async def operator(self, **changes: Any) -> AsyncIterator[Runtime]:
-        """Run an operator in this event loop."""
+        """Run an operator in this event loop; fail if it logs an error that ``log`` does not expect."""
         settings = self.settings(**changes)
         runtime, stop = Runtime(settings), asyncio.Event()
-        task = asyncio.create_task(operate(runtime, settings, stop))
-        try:
-            ready = asyncio.create_task(runtime.ready.wait())
-            await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
-            if task.done():
+        with self.log.watching():
+            task = asyncio.create_task(operate(runtime, settings, stop))
+            try:
+                ready = asyncio.create_task(runtime.ready.wait())
+                await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+                if task.done():
+                    task.result()
+                assert runtime.ready.is_set()
+                yield runtime
+            finally:
+                stop.set()
+                _, pending = await asyncio.wait({task}, timeout=20)
+                assert not pending, [str(each) for each in asyncio.all_tasks()]
                 task.result()
-            assert runtime.ready.is_set()
-            yield runtime
-        finally:
-            stop.set()
-            _, pending = await asyncio.wait({task}, timeout=20)
-            assert not pending, [str(each) for each in asyncio.all_tasks()]
-            task.result()
 
     async def put(self, manifest: Manifest) -> None:
         manifest["metadata"]["namespace"] = self.namespace
