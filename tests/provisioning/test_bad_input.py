@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import json
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from couchbase_lm_operator.io.addresses import AddressGuard, guard_for
 from couchbase_lm_operator.io.couchbase import http as couchbase_http
 from couchbase_lm_operator.io.couchbase.access import Credentials
 from e2e.couchbase_emulator import Emulator
+from tests.provisioning.administrator import admin_call
 from tests.provisioning.arm import BUCKET, PASSWORD, USER, Arm, arm_for, bucket_goal, couchbase_goal
 
 if TYPE_CHECKING:
@@ -212,6 +213,28 @@ async def test_the_next_endpoint_is_asked_when_one_hangs(monkeypatch: pytest.Mon
         is_over.set()
 
 
+async def test_the_next_endpoint_is_asked_when_one_sends_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(couchbase_http, "READ_TIMEOUT_SECONDS", 0.3)
+
+    async def dribble(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    dribbling = await asyncio.start_server(dribble, "127.0.0.1", 0)
+    async with dribbling, Emulator() as emulator:
+        arm = arm_for(emulator)
+        url = f"http://127.0.0.1:{dribbling.sockets[0].getsockname()[1]}"
+        arm.goal = replace(arm.goal, management_urls=(url, *arm.goal.management_urls))
+        await arm.until_done()
+        arm.goal = replace(arm.goal, management_urls=(url,))
+        async with asyncio.timeout(5):
+            assert await reason_of(arm) is Reason.COUCHBASE_UNREACHABLE
+
+
 @pytest.mark.parametrize("name", [".hidden", "with space", "x" * 101])
 async def test_an_illegal_bucket_name(name: str) -> None:
     async with Emulator() as emulator:
@@ -255,7 +278,12 @@ async def test_too_many_buckets() -> None:
     async with Emulator(memory_quota_mib=8192) as emulator:
         for number in range(30):
             emulator.create_bucket(f"b{number}", quota_mib=100)
-        assert await reason_of(arm_for(emulator)) is Reason.TOO_MANY_BUCKETS
+        arm = arm_for(emulator)
+        assert await reason_of(arm) is Reason.TOO_MANY_BUCKETS
+        # room is made, and somebody else is faster with a bucket of that name
+        await admin_call(emulator, "DELETE", "/pools/default/buckets/b0")
+        emulator.create_bucket(BUCKET, quota_mib=100)
+        assert await reason_of(arm) is Reason.BUCKET_NOT_OURS
 
 
 async def test_no_secret_in_repr_or_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Whose a bucket is when the server says that its name is taken."""
+"""Whose a bucket of that name is after its creation went wrong."""
 
 from __future__ import annotations
 
@@ -36,8 +36,48 @@ def test_a_taken_name(before: BucketRecord | None, after: BucketRecord) -> None:
     assert record_after(decision, before, failure) == after
 
 
-@pytest.mark.parametrize("problem", [None, StepProblem.BUSY, CouchbaseTrouble(Trouble.UNREACHABLE, "Gone.")])
-def test_any_other_outcome_keeps_the_intent(problem: StepProblem | CouchbaseTrouble | None) -> None:
+@pytest.mark.parametrize(
+    ("problem", "http_status"),
+    [
+        (StepProblem.TOO_MANY_BUCKETS, 400),
+        (StepProblem.QUOTA, 400),
+        (StepProblem.BUCKET_SETTING, 400),
+        (StepProblem.VANISHED, 404),
+        (StepProblem.BUSY, 429),
+        (StepProblem.BEING_DELETED, 500),
+    ],
+)
+def test_a_refused_creation_voids_the_intent(problem: StepProblem, http_status: int) -> None:
     decision, failure = creation(None)
-    outcome = replace(failure, problem=problem) if isinstance(problem, StepProblem) else problem
+    refused = replace(failure, problem=problem, http_status=http_status)
+    assert record_after(decision, None, refused) == replace(INTENT, cluster_uuid="")
+    decision, _ = creation(INTENT)
+    assert record_after(decision, INTENT, refused) == INTENT
+    decision, _ = creation(OWNED)
+    assert record_after(decision, OWNED, refused) == OWNED
+
+
+@pytest.mark.parametrize("kind", [Trouble.BAD_CREDENTIALS, Trouble.UNREACHABLE])
+def test_a_creation_that_was_never_sent_voids_the_intent(kind: Trouble) -> None:
+    decision, _ = creation(None)
+    unsent = CouchbaseTrouble(kind, "No.", changed_nothing=True)
+    assert record_after(decision, None, unsent) == replace(INTENT, cluster_uuid="")
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        None,
+        CouchbaseTrouble(Trouble.UNREACHABLE, "Gone."),
+        *((StepProblem.BUSY, status) for status in (502, 503, 504)),
+        (StepProblem.UNEXPECTED, 500),
+        (StepProblem.UNEXPECTED, 408),
+    ],
+)
+def test_an_answer_that_proves_nothing_keeps_the_intent(
+    outcome: tuple[StepProblem, int] | CouchbaseTrouble | None,
+) -> None:
+    decision, failure = creation(None)
+    if isinstance(outcome, tuple):
+        outcome = replace(failure, problem=outcome[0], http_status=outcome[1])
     assert record_after(decision, None, outcome) == INTENT

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.couchbase import ownership, provisioning_bucket, provisioning_trouble, provisioning_user
 from couchbase_lm_operator.core.couchbase.provisioning_steps import (
+    CreateBucket,
     CreateCollection,
     CreateScope,
     DeleteBucket,
@@ -28,6 +29,8 @@ from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.couchbase.bucket_quota import BucketSize
     from couchbase_lm_operator.core.couchbase_state import BucketRecord
+
+_REQUEST_TIMEOUT = 408
 
 
 class Stage(StrEnum):
@@ -130,18 +133,28 @@ def record_after(
 ) -> BucketRecord | None:
     """Return the record once the steps were executed; save it when it is not ``decision.record``.
 
-    ``before`` is the record of the goal. An intent that was recorded just now is void when the name turns out
-    to be taken: no earlier pass of ours can have made that bucket, so somebody else was faster.
+    ``before`` is the record of the goal. An intent that was recorded just now is void when the creation was refused:
+    an empty bucket of that name that somebody else makes later must not count as ours. After an answer that was
+    lost it stays: the bucket may have been made.
     """
     record = decision.record
-    is_taken = isinstance(outcome, StepFailure) and outcome.problem is StepProblem.NAME_TAKEN
-    if record is None or not is_taken:
+    is_creation = any(isinstance(step, CreateBucket) for step in decision.steps)
+    if record is None or outcome is None or not is_creation or not _was_refused(outcome):
         return record
     if before is None or (before.name, before.cluster_uuid) != (record.name, record.cluster_uuid):
         return replace(record, cluster_uuid="")
     # An older intent may be what made it. An older UUID tells next time whose it is: a node that did not know
     # the bucket for a moment may have answered our look.
     return before if before.uuid else record
+
+
+def _was_refused(outcome: StepFailure | CouchbaseTrouble) -> bool:
+    """Say whether the creation was certainly not carried out; a server's or a gateway's trouble proves nothing."""
+    if isinstance(outcome, CouchbaseTrouble):
+        return outcome.changed_nothing
+    if outcome.problem in {StepProblem.NAME_TAKEN, StepProblem.BEING_DELETED}:
+        return True
+    return 400 <= outcome.http_status < 500 and outcome.http_status != _REQUEST_TIMEOUT
 
 
 def _no_credentials(goal: CouchbaseGoal) -> Wait:

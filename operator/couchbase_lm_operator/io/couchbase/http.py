@@ -2,13 +2,15 @@
 
 Endpoints are tried in turn until one answers. No redirect is followed, no proxy or netrc of the
 environment is used, addresses pass the guard, answers are cut at a size, and no body leaves this package.
+Each request has a deadline that covers its whole answer: a server that sends byte by byte ends there too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -94,9 +96,11 @@ class ManagementApi:
     ) -> Answer:
         """Return the answer to one request, as the admin unless ``credentials`` are given.
 
+        ``timeout_seconds`` is the longest that one endpoint may take, from connecting to the last byte.
         Raises TroubleError when no endpoint answers, or the answer is a redirect.
         """
         user = credentials or self._admin
+        deadline_seconds = timeout_seconds or READ_TIMEOUT_SECONDS
         failure: CouchbaseTrouble | None = None
         async for candidate in self._candidates():
             request = self._client.build_request(
@@ -106,15 +110,16 @@ class ManagementApi:
                 content=text,
                 headers={"Host": candidate.host_header},
                 extensions={"sni_hostname": candidate.server_name},
-                timeout=httpx.Timeout(timeout_seconds or READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+                timeout=httpx.Timeout(deadline_seconds, connect=CONNECT_TIMEOUT_SECONDS),
             )
             try:
-                answer = await self._send(request, user, candidate.endpoint)
+                async with asyncio.timeout(deadline_seconds):
+                    answer = await self._send(request, user, candidate.endpoint)
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
                 failure = _connect_trouble(error, candidate.endpoint)
                 self._answering = None
                 continue
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, TimeoutError) as error:
                 failure = _broken_trouble(error, candidate.endpoint)
                 self._answering = None
                 if method == "GET":
@@ -123,7 +128,8 @@ class ManagementApi:
                 raise TroubleError(failure) from None
             self._answering = candidate
             return answer
-        raise TroubleError(failure or CouchbaseTrouble(Trouble.UNREACHABLE, "There is no management endpoint to ask."))
+        failure = failure or CouchbaseTrouble(Trouble.UNREACHABLE, "There is no management endpoint to ask.")
+        raise TroubleError(replace(failure, changed_nothing=True))
 
     async def _candidates(self) -> AsyncIterator[_Candidate]:
         # The endpoint that answered last goes first; the others only when it fails.
@@ -202,8 +208,8 @@ def _connect_trouble(error: httpx.HTTPError, endpoint: str) -> CouchbaseTrouble:
     )
 
 
-def _broken_trouble(error: httpx.HTTPError, endpoint: str) -> CouchbaseTrouble:
-    if isinstance(error, httpx.TimeoutException):
+def _broken_trouble(error: httpx.HTTPError | TimeoutError, endpoint: str) -> CouchbaseTrouble:
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
         return CouchbaseTrouble(Trouble.UNREACHABLE, f"{endpoint} does not answer in time.", endpoint)
     if isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error):
         return CouchbaseTrouble(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from couchbase_lm_operator.core.couchbase.provisioning_steps import (
@@ -43,7 +44,7 @@ async def execute(
         # A write is sent to one endpoint only: find one that answers first.
         await api.request("GET", paths.POOLS)
     except TroubleError as error:
-        return error.trouble
+        return replace(error.trouble, changed_nothing=True)
     for step in steps:
         try:
             failure = await _execute_one(api, step, user)
@@ -89,8 +90,9 @@ async def _execute_one(
 def _failure(step: Step, answer: Answer) -> StepFailure | CouchbaseTrouble | None:
     if 200 <= answer.status < 300 or refusals.is_already_there(step, answer.status, answer.content):
         return None
-    if answer.status in {401, 403}:
-        return reading.trouble_of(answer, "bucket and user management")
+    trouble = reading.trouble_of(answer, "bucket and user management")
+    if trouble is not None and answer.status in {401, 403}:
+        return replace(trouble, changed_nothing=True)
     return refusals.failure_of(step, answer.status, answer.content)
 
 
