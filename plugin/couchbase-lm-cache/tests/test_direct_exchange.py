@@ -35,8 +35,8 @@ class Pipe:
         ours, self.server = socket.socketpair()
         ours.setblocking(False)
         self.stream = Stream.__new__(Stream)
-        self.stream._socket = ours
-        self.stream._tls = False
+        self.stream._socket, self.stream._secured = ours, None
+        self.stream._ending, self.stream._closed = threading.Lock(), False
         self.stream.wants = 0
 
     def close(self) -> None:

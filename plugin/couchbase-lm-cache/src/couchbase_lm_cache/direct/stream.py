@@ -1,4 +1,9 @@
-"""A non-blocking connection to one port, with or without TLS, that moves bytes between it and memory we own."""
+"""A non-blocking connection to one port, with or without TLS, that moves bytes between it and memory we own.
+
+:meth:`SSLSocket.shutdown` makes a socket of Python plain: whoever receives or sends on it at that moment
+goes on without TLS. It is never called here, and only ``read`` and ``write`` are used, which refuse to work
+on a socket whose TLS is gone where ``recv_into`` and ``send`` fall back to plain text.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import contextlib
 import select
 import socket
 import ssl
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -42,22 +48,27 @@ class Stream:
             raw = socket.create_connection((node.host, node.port), timeout=_left(deadline))
         except OSError as error:
             raise ConnectionLostError(f"{node.host}:{node.port}: {error.strerror or 'no answer'}") from None
-        self._tls = False
+        self._secured: ssl.SSLSocket | None = None
         self._socket = raw
+        self._ending = threading.Lock()
+        self._closed = False
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
             if tls is not None:
                 raw.settimeout(_left(deadline))
-                self._socket = tls.wrap_socket(raw, server_hostname=node.host)
-                self._tls = True
+                self._socket = self._secured = tls.wrap_socket(raw, server_hostname=node.host)
         except ssl.SSLCertVerificationError:
             raw.close()
             raise
         except OSError as error:
             raw.close()
             raise ConnectionLostError(f"{node.host}:{node.port}: {error.strerror or 'no TLS'}") from None
+        if self._secured is not None and self._secured.version() is None:
+            # Python makes no fuss of a peer that has gone before TLS began.
+            self._socket.close()
+            raise ConnectionLostError(f"{node.host}:{node.port}: no TLS")
         self._socket.setblocking(False)
         self.wants = select.POLLIN
 
@@ -72,8 +83,9 @@ class Stream:
             ConnectionLostError: the peer is gone.
         """
         try:
-            if self._tls:
-                count = self._socket.recv_into(next(part for part in parts if part))
+            if self._secured is not None:
+                part = next(part for part in parts if part)
+                count: int = self._secured.read(len(part), part)  # type: ignore[assignment]  # how much, with a buffer
             else:
                 count = self._socket.recvmsg_into(parts)[0]
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -82,8 +94,8 @@ class Stream:
         except ssl.SSLWantWriteError:
             self.wants = select.POLLOUT
             return BLOCKED
-        except OSError as error:
-            raise ConnectionLostError(error.strerror or "the connection broke") from None
+        except (OSError, ValueError) as error:
+            raise _lost(error) from None
         if count == 0:
             raise ConnectionLostError("the server closed the connection")
         return count
@@ -95,31 +107,37 @@ class Stream:
             ConnectionLostError: the peer is gone.
         """
         try:
-            if self._tls:
-                return self._socket.send(next(part for part in parts if part))
+            if self._secured is not None:
+                return self._secured.write(next(part for part in parts if part))
             return self._socket.sendmsg(parts)
         except (BlockingIOError, ssl.SSLWantWriteError):
             self.wants = select.POLLOUT
         except ssl.SSLWantReadError:
             self.wants = select.POLLIN
-        except OSError as error:
-            raise ConnectionLostError(error.strerror or "the connection broke") from None
+        except (OSError, ValueError) as error:
+            raise _lost(error) from None
         return BLOCKED
 
     def is_silent(self) -> bool:
         """Say whether nothing waits to be read: an idle connection that has something to say is of no use."""
+        if self._secured is not None and self._secured.pending():
+            return False
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         return not poller.poll(0)
 
     def abort(self) -> None:
-        """Make every call under way or to come fail; the owner still closes."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """Make every call under way or to come fail; the owner still closes. Without effect after :meth:`close`."""
+        with self._ending, contextlib.suppress(OSError):
+            if not self._closed:
+                # Of the connection alone: the thread that uses it must go on meeting TLS.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Disconnect."""
-        self._socket.close()
+        """Disconnect, after an abort under way: its descriptor may be another's as soon as it is free. Idempotent."""
+        with self._ending:
+            self._closed = True
+            self._socket.close()
 
 
 def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
@@ -133,6 +151,11 @@ def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _lost(error: OSError | ValueError) -> ConnectionLostError:
+    # A ValueError says that TLS has ended; nothing was moved.
+    return ConnectionLostError(getattr(error, "strerror", None) or "the connection broke")
 
 
 def _left(deadline: float) -> float:
