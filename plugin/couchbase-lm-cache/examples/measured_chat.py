@@ -7,6 +7,7 @@ LMCache's own. One that was never used does not exist yet and counts as 0.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import re
@@ -14,8 +15,10 @@ import secrets
 import shlex
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 HIT_TOKENS = "vllm:external_prefix_cache_hits_total"
@@ -44,6 +47,18 @@ class Server:
     name: str
     vllm_url: str
     lmcache_url: str
+    lmcache_log: Path | None = None
+
+    def log_size(self) -> int:
+        """Return how long LMCache's log is by now, in bytes; 0 when none was named."""
+        return self.lmcache_log.stat().st_size if self.lmcache_log else 0
+
+    def log_since(self, start: int) -> str:
+        """Return what LMCache has logged behind byte ``start``; a log that is shorter now was begun again."""
+        if self.lmcache_log is None:
+            return ""
+        content = self.lmcache_log.read_bytes()
+        return content[start if start <= len(content) else 0 :].decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         ("vllm-b", "http://localhost:8200", "vLLM server B"),
         ("lmcache-a", "http://localhost:8080", "HTTP port of LMCache server A (metrics and status)"),
         ("lmcache-b", "http://localhost:8081", "HTTP port of LMCache server B"),
+        ("lmcache-log-a", "", "file that LMCache server A logs to, for the record"),
+        ("lmcache-log-b", "", "file that LMCache server B logs to, for the record"),
         ("restart-command", "", "command that restarts LMCache A and vLLM A; without it no restart is shown"),
         ("prompt-tokens", "3000", "about how long a prompt is"),
     ):
@@ -90,7 +107,11 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 
 def servers(options: argparse.Namespace) -> tuple[Server, Server]:
     """Return servers A and B as the options name them."""
-    return Server("A", options.vllm_a, options.lmcache_a), Server("B", options.vllm_b, options.lmcache_b)
+    log_a, log_b = (Path(name) if name else None for name in (options.lmcache_log_a, options.lmcache_log_b))
+    return (
+        Server("A", options.vllm_a, options.lmcache_a, log_a),
+        Server("B", options.vllm_b, options.lmcache_b, log_b),
+    )
 
 
 def new_prompt(tokens: int) -> tuple[str, str]:
@@ -141,6 +162,19 @@ def lmcache_status(server: Server) -> dict[str, Any]:
     """Return what LMCache's ``/status`` says."""
     status: dict[str, Any] = json.loads(_get(f"{server.lmcache_url}/status"))
     return status
+
+
+def bucket_stats(couchbase_url: str) -> dict[str, Any]:
+    """Return items, memory and operations of the bucket ``LMCACHE_COUCHBASE_BUCKET``, as Couchbase's REST API has them.
+
+    ``couchbase_url`` is that of the management port; user and password are those of the adapter.
+    """
+    name = os.environ.get("LMCACHE_COUCHBASE_BUCKET", "")
+    user, password = (os.environ.get(f"LMCACHE_COUCHBASE_{part}", "") for part in ("USERNAME", "PASSWORD"))
+    request = urllib.request.Request(f"{couchbase_url}/pools/default/buckets/{urllib.parse.quote(name, safe='')}")
+    request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+    stats: dict[str, Any] = json.loads(_get(request))["basicStats"]
+    return stats
 
 
 def await_stored(server: Server, timeout_seconds: float = 120) -> None:
@@ -223,9 +257,10 @@ def _event(line: bytes) -> dict[str, Any]:
     return event
 
 
-def _get(url: str) -> str:
+def _get(url: str | urllib.request.Request) -> str:
     try:
         with urllib.request.urlopen(url, timeout=30) as response:
             return str(response.read().decode())
     except OSError as error:
-        raise ScriptError(f"{url} cannot be read: {error}") from error
+        named = url if isinstance(url, str) else url.full_url
+        raise ScriptError(f"{named} cannot be read: {error}") from error

@@ -2,8 +2,9 @@
 
 A long, never-seen prompt with one hidden fact goes to A (computed), then to B (loaded), and with
 ``--restart-command`` once more to A after its restart. Times to first token, answers, first-token
-log-probabilities, counters and LMCache's status go to ``evidence/e2e-<UTC time>/``. Exit status 0: every later
-answer came from the cache and equals the first. 1: it did not, or a server cannot be used.
+log-probabilities, counters and LMCache's status go to ``evidence/e2e-<UTC time>/``; so does what LMCache logged
+(``--lmcache-log-a``, ``--lmcache-log-b``) and what the bucket held before and after (``--couchbase-url``). Exit
+status 0: every later answer came from the cache and equals the first. 1: it did not, or a server cannot be used.
 """
 
 from __future__ import annotations
@@ -35,27 +36,39 @@ def main(argv: list[str] | None = None) -> int:
     """Run the demo and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     chat.add_server_options(parser)
+    parser.add_argument(
+        "--couchbase-url", help="management port, e.g. http://localhost:8091, to record bucket stats"
+    )
     parser.add_argument("--evidence", type=Path, default=Path("evidence"), help="folder for the record of the run")
     options = parser.parse_args(argv)
     prompt, fact = chat.new_prompt(int(options.prompt_tokens))
     folder = options.evidence / time.strftime("e2e-%Y%m%dT%H%M%SZ", time.gmtime())
+    both = chat.servers(options)
     try:
-        phases = _run(options, prompt)
-    except chat.ScriptError as error:
+        log_starts = [server.log_size() for server in both]
+        bucket = [_bucket_stats(options)]
+        phases = _run(options, prompt, *both)
+        bucket.append(_bucket_stats(options))
+        logs = {f"lmcache-{s.name.lower()}.log": s.log_since(start) for s, start in zip(both, log_starts, strict=True)}
+    except (chat.ScriptError, OSError) as error:
         print(f"The demo cannot go on: {error}", file=sys.stderr)
         return 1
     complaints = _complaints(phases)
     table = _table(phases, fact)
-    run = {"fact": fact, "complaints": complaints, "phases": [asdict(phase) for phase in phases]}
-    _record(folder, prompt, run, table)
+    run = {"fact": fact, "complaints": complaints, "phases": [asdict(phase) for phase in phases], "bucket": bucket}
+    files = {"run.json": json.dumps(run, indent=2) + "\n", "prompt.txt": prompt, "table.md": table}
+    _record(folder, files | {name: log for name, log in logs.items() if log})
     print(f"\n{table}\nEvidence: {folder}")
     for complaint in complaints:
         print(f"FAILED: {complaint}", file=sys.stderr)
     return 1 if complaints else 0
 
 
-def _run(options: argparse.Namespace, prompt: str) -> list[Phase]:
-    a, b = chat.servers(options)
+def _bucket_stats(options: argparse.Namespace) -> dict[str, Any] | None:
+    return chat.bucket_stats(options.couchbase_url) if options.couchbase_url else None
+
+
+def _run(options: argparse.Namespace, prompt: str, a: chat.Server, b: chat.Server) -> list[Phase]:
     for server in (a, b):
         print(f"vLLM {server.name} serves {chat.served_model(server)}; warming it up")
         chat.ask(server, "Say yes.")
@@ -109,11 +122,10 @@ def _table(phases: list[Phase], fact: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _record(folder: Path, prompt: str, run: dict[str, Any], table: str) -> None:
+def _record(folder: Path, files: dict[str, str]) -> None:
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(run, indent=2) + "\n")
-    (folder / "prompt.txt").write_text(prompt)
-    (folder / "table.md").write_text(table)
+    for name, content in files.items():
+        (folder / name).write_text(content)
 
 
 if __name__ == "__main__":

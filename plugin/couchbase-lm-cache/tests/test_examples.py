@@ -18,7 +18,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import BUCKET, PASSWORD, USERNAME, Place
+
+from e2e.couchbase_emulator.running import RunningEmulator
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SOURCES = Path(__file__).parents[1] / "src"
@@ -69,6 +71,7 @@ class FakeServer:
     def __init__(self, couchbase: set[str], answer: str = "42") -> None:
         self.couchbase, self.answer = couchbase, answer
         self.uses_couchbase = True
+        self.log: Path | None = None
         self.local: set[str] = set()
         self.totals: Counter[str] = Counter()
         fake = self
@@ -113,6 +116,9 @@ class FakeServer:
         }.get(path) or "".join(f'{name}{{a="b"}} {n}\n' for name, n in self.totals.items() if name.startswith(ours))
 
     def chat(self, prompt: str) -> str:
+        if self.log:
+            with self.log.open("a") as log:
+                log.write("served a prompt\n")
         tokens = len(prompt.split())
         in_couchbase = self.uses_couchbase and prompt in self.couchbase and prompt not in self.local
         if prompt in self.local or in_couchbase:
@@ -181,6 +187,30 @@ def test_the_demo_records_a_prompt_that_was_computed_loaded_and_loaded_again(
     assert hits == [0, tokens, tokens]
     assert all(phase["measured"]["answer"]["first_logprob"] == -0.25 for phase in phases)
     assert all(phase["lmcache_status"] == {"is_healthy": True} for phase in phases)
+
+
+def test_the_demo_records_what_lmcache_logged_and_what_the_bucket_held(
+    fakes: tuple[FakeServer, FakeServer],
+    script: Any,
+    tmp_path: Path,
+    emulator: RunningEmulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = tmp_path / "b.log"
+    log.write_text("from an earlier run\n")
+    fakes[1].log = log
+    monkeypatch.setenv("LMCACHE_COUCHBASE_BUCKET", BUCKET)
+    monkeypatch.setenv("LMCACHE_COUCHBASE_USERNAME", USERNAME)
+    monkeypatch.setenv("LMCACHE_COUCHBASE_PASSWORD", PASSWORD)
+    given = ["--evidence", str(tmp_path), "--lmcache-log-b", str(log), "--couchbase-url", emulator.management_urls[0]]
+    assert script("vllm_e2e_demo").main(arguments(fakes, *given)) == 0
+    before, after = record(tmp_path)["bucket"]
+    assert before.keys() == after.keys() >= {"itemCount", "memUsed"}
+    (written,) = tmp_path.glob("e2e-*/lmcache-*.log")
+    assert written.name == "lmcache-b.log"
+    assert "earlier" not in written.read_text()
+    assert "served a prompt" in written.read_text()
+    assert PASSWORD not in next(tmp_path.glob("e2e-*/run.json")).read_text()
 
 
 def test_the_demo_fails_when_b_computes(fakes: tuple[FakeServer, FakeServer], script: Any, tmp_path: Path) -> None:
