@@ -36,9 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the demo and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     chat.add_server_options(parser)
-    parser.add_argument(
-        "--couchbase-url", help="management port, e.g. http://localhost:8091, to record bucket stats"
-    )
+    parser.add_argument("--couchbase-url", help="management port, e.g. http://localhost:8091, to record bucket stats")
     parser.add_argument("--evidence", type=Path, default=Path("evidence"), help="folder for the record of the run")
     options = parser.parse_args(argv)
     prompt, fact = chat.new_prompt(int(options.prompt_tokens))
