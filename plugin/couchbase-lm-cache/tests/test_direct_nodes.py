@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
+from hypothesis import given
+from hypothesis import strategies as st
 
 from couchbase_lm_cache import transports
 from couchbase_lm_cache.buffers import GuardedBuffer
@@ -257,6 +261,46 @@ def test_damaged_answers_of_any_kind_never_deliver_a_wrong_byte_nor_an_exception
 def test_a_map_that_is_none_is_refused(text: bytes) -> None:
     with pytest.raises(ProtocolError):
         parse_cluster_map(text, Node("h", 1), parse_connection_string("couchbase://h"))
+
+
+MAP = {
+    "rev": 7,
+    "revEpoch": 1,
+    "nodesExt": [
+        {
+            "hostname": "a",
+            "services": {"kv": 1, "kvSSL": 2},
+            "alternateAddresses": {"external": {"hostname": "x", "ports": {"kv": 3}}},
+        }
+    ],
+    "vBucketServerMap": {"hashAlgorithm": "CRC", "vBucketMap": [[0], [-1]], "serverList": ["a:1"]},
+}
+ODD = st.sampled_from(
+    [None, True, -1, 0, 65_536, 10**30, 1.5, float("inf"), "", "b", "[", "\0", [], [[]], {}, {"kv": 4}]
+)
+
+
+def changed(value: Any, data: st.DataObject) -> Any:
+    """Put something else in one place of it."""
+    if isinstance(value, dict | list) and value and data.draw(st.integers(0, 5)):
+        place = data.draw(st.sampled_from(sorted(value) if isinstance(value, dict) else range(len(value))))
+        copy = value.copy()
+        copy[place] = changed(value[place], data)
+        return copy
+    return data.draw(ODD)
+
+
+@given(data=st.data(), network=st.sampled_from(["default", "external", "auto"]))
+def test_whatever_a_map_says_it_is_refused_or_leads_to_places_that_can_be(data: st.DataObject, network: str) -> None:
+    address = parse_connection_string(f"couchbase://h?network={network}")
+    try:
+        found = parse_cluster_map(json.dumps(changed(MAP, data)).encode(), Node("h", 1), address)
+    except ProtocolError:
+        return
+    for node in found.nodes:
+        assert isinstance(node.host, str)
+        assert 0 < node.port < 65_536
+    assert all(isinstance(part, int) for part in found.revision)
 
 
 def test_connection_strings() -> None:

@@ -17,6 +17,7 @@ from couchbase_lm_cache.direct.wire import ProtocolError
 if TYPE_CHECKING:
     from couchbase_lm_cache.direct.addresses import ConnectionAddress
 
+_MAX_PORT = 65535
 _MAX_VBUCKETS = 1024
 
 
@@ -70,7 +71,7 @@ def parse_cluster_map(content: bytes, told_by: Node, address: ConnectionAddress)
         usable = [_node(entry, told_by, external=external, tls=address.uses_tls) for entry in internal]
         revision = (int(document.get("revEpoch", 0)), int(document["rev"]))
         owners = tuple(usable[index] if index >= 0 else None for index in table)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ProtocolError("the bucket's configuration is not understood") from None
     if not 0 < len(owners) <= _MAX_VBUCKETS or servers.get("hashAlgorithm") != "CRC":
         raise ProtocolError(f"the bucket's map has {len(owners)} vBuckets and is not one that is understood")
@@ -106,4 +107,7 @@ def _node(entry: dict[str, Any], told_by: Node, *, external: bool, tls: bool) ->
         host, services = alternate["hostname"], alternate.get("ports") or services
     if service not in services:
         raise ProtocolError(f"node {host} offers no {'encrypted ' if tls else ''}key-value port")
-    return Node(host or told_by.host, int(services[service]))
+    port = int(services[service])
+    if not isinstance(host, str) or not 0 < port <= _MAX_PORT:
+        raise ProtocolError(f"node {host} has the key-value port {port}, which cannot be")
+    return Node(host or told_by.host, port)

@@ -15,6 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from couchbase_lm_cache.direct.name_lookup import look_up
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,15 +41,15 @@ class Stream:
         deadline: moment on the monotonic clock at which the attempt fails.
 
     Raises:
-        ConnectionLostError: no connection came about; the message says why.
+        ConnectionLostError: no connection came about by the deadline; the message says why.
         ssl.SSLCertVerificationError: the peer's certificate was not accepted.
     """
 
     def __init__(self, node: Node, tls: ssl.SSLContext | None, deadline: float) -> None:
         try:
-            raw = socket.create_connection((node.host, node.port), timeout=_left(deadline))
-        except OSError as error:
-            raise ConnectionLostError(f"{node.host}:{node.port}: {error.strerror or 'no answer'}") from None
+            raw = _connect(node, deadline)
+        except (OSError, ValueError, OverflowError) as error:
+            raise ConnectionLostError(f"{node.host}:{node.port}: {_reason(error, 'no answer')}") from None
         self._secured: ssl.SSLSocket | None = None
         self._socket = raw
         self._ending = threading.Lock()
@@ -62,13 +64,9 @@ class Stream:
         except ssl.SSLCertVerificationError:
             raw.close()
             raise
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raw.close()
-            raise ConnectionLostError(f"{node.host}:{node.port}: {error.strerror or 'no TLS'}") from None
-        if self._secured is not None and self._secured.version() is None:
-            # Python makes no fuss of a peer that has gone before TLS began.
-            self._socket.close()
-            raise ConnectionLostError(f"{node.host}:{node.port}: no TLS")
+            raise ConnectionLostError(f"{node.host}:{node.port}: {_reason(error, 'no TLS')}") from None
         self._socket.setblocking(False)
         self.wants = select.POLLIN
 
@@ -153,9 +151,38 @@ def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
     return context
 
 
+def _connect(node: Node, deadline: float) -> socket.socket:
+    """Connect to the first address of the node that answers; each gets its share of the time that is left.
+
+    Raises:
+        OSError, ValueError, OverflowError: what the last address failed with, or there is none.
+    """
+    addresses = look_up(node.host, node.port, deadline)
+    failure: OSError = ConnectionRefusedError()
+    for position, address in enumerate(addresses):
+        raw = socket.socket(address.family, socket.SOCK_STREAM)
+        try:
+            raw.settimeout(_left(deadline) / (len(addresses) - position))
+            raw.connect(address.place)
+        except OSError as error:
+            raw.close()
+            failure = error
+        except BaseException:
+            raw.close()
+            raise
+        else:
+            return raw
+    raise failure
+
+
 def _lost(error: OSError | ValueError) -> ConnectionLostError:
     # A ValueError says that TLS has ended; nothing was moved.
-    return ConnectionLostError(getattr(error, "strerror", None) or "the connection broke")
+    return ConnectionLostError(_reason(error, "the connection broke"))
+
+
+def _reason(error: Exception, otherwise: str) -> str:
+    """Say in the system's words what went wrong; others may hold what the peer sent."""
+    return getattr(error, "strerror", None) or otherwise
 
 
 def _left(deadline: float) -> float:

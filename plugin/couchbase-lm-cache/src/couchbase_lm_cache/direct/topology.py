@@ -152,8 +152,12 @@ class Topology:
                 return False
             self._refreshed_at = now
         limit = min(deadline, now + _REFRESH_TIMEOUT_SECONDS)
-        for node in self.map.nodes:
-            config: Any = self._with_session(node, limit, lambda session: session.cluster_config(limit))
+        nodes = self.map.nodes
+        for position, node in enumerate(nodes):
+            # A share of the time for each: the others must not pay for a node that keeps silent.
+            began = time.monotonic()
+            share = began + (limit - began) / (len(nodes) - position)
+            config: Any = self._with_session(node, share, lambda session, until=share: session.cluster_config(until))
             try:
                 if config and self.learn_map(config, node):
                     return True
