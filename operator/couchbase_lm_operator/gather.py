@@ -23,6 +23,7 @@ from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodRea
 from couchbase_lm_operator.core.sizing import sizing_verdict
 from couchbase_lm_operator.io import references
 from couchbase_lm_operator.io.hf_hub import DEFAULT_ENDPOINT, HubModel
+from couchbase_lm_operator.io.namespaces import resources_of
 from couchbase_lm_operator.io.watches import OUR_CHILDREN
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _MOST_PODS_ASKED = 4
 
 @dataclass(frozen=True)
 class Gatherer:
-    """Reads for passes. ``namespaces`` are those that are watched; empty means all."""
+    """Reads for passes. ``namespaces`` are those that are watched; empty means all. A lost one claims nothing."""
 
     cluster: Cluster
     hub: ModelHub
@@ -147,11 +148,11 @@ class Gatherer:
         needed = [(kind, name) for kind in ("Deployment", "Service") if (kind, name) not in found]
         others = await asyncio.gather(*(self.cluster.get(kind, namespace, each) for kind, each in needed))
         found |= {key: live for key, live in zip(needed, others, strict=True) if live is not None}
-        return found
         record = ("ControllerRevision", lost_record.record_name(name, found.get(("Deployment", name))))
         if record[1] and record not in found:
             live = await self.cluster.get(record[0], namespace, record[1])
             found |= {record: live} if live is not None else {}
+        return found
 
     async def _pods(self, namespace: str, name: str) -> tuple[PodState, ...]:
         selector = ",".join(f"{key}={value}" for key, value in names.selector_labels(name).items())
@@ -231,13 +232,10 @@ class Gatherer:
     async def _claims(self, resource: Manifest, spec: LMCacheCouchbaseSpec) -> tuple[Claim, ...]:
         """Return the claims of all other resources on what may be the same Couchbase cluster."""
         own_hosts = _hosts(spec.couchbase.connection_string)
-        lists = await asyncio.gather(
-            *(self.cluster.objects(names.KIND, namespace) for namespace in self.namespaces or ("",))
-        )
+        resources, _ = await resources_of(self.cluster, self.namespaces)
         return tuple(
             _claim(other)
-            for items, _ in lists
-            for other in items
+            for other in resources
             if other["metadata"]["uid"] != resource["metadata"]["uid"]
             and own_hosts & _hosts(str(((other.get("spec") or {}).get("couchbase") or {}).get("connectionString", "")))
         )

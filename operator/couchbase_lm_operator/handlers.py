@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import kopf
@@ -18,9 +19,18 @@ from couchbase_lm_operator.runtime import Runtime
 from couchbase_lm_operator.work_queue import Key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from couchbase_lm_operator.settings import Settings
 
 _DELETED = "DELETED"
+
+
+class _Delays:
+    """Seconds between kopf's tries, without an end: with one, a namespace that is lost would end the operator."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0), repeat(30.0))
 
 
 def registry(runtime: Runtime) -> kopf.OperatorRegistry:
@@ -58,6 +68,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.persistence.finalizer = names.NEVER_USED_KOPF_FINALIZER
     settings.posting.enabled = False
     settings.scanning.disabled = True
+    settings.networking.error_backoffs = _Delays()
     return settings
 
 

@@ -24,6 +24,12 @@ def configure(settings: Settings) -> None:
     if level != "DEBUG":
         for name in ("kopf", "httpx", "httpcore"):
             logging.getLogger(name).setLevel(_KOPF_LEVEL)
+        handler.addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drop kopf's word, at level error, on each try that it repeats: the patrol tells once what cannot be read."""
+    return not (record.name.startswith("kopf.") and "will retry" in record.getMessage())
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

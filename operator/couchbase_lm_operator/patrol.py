@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator import names
 from couchbase_lm_operator.core.progress import HEALTHY, CacheHealth
 from couchbase_lm_operator.errors import ClusterError
+from couchbase_lm_operator.io import references
+from couchbase_lm_operator.io.namespaces import resources_of
 from couchbase_lm_operator.metrics import CACHE_HEALTHY
 from couchbase_lm_operator.work_queue import Key
 
@@ -39,6 +40,7 @@ class Patrol:
     queue: WorkQueue
     memories: Memories
     on_life: Callable[[str], None]
+    _lost: set[str] = field(init=False, default_factory=set)
 
     async def every(self, seconds: float, name: str, round_: Callable[[], Awaitable[None]]) -> None:
         """Run a round again and again, ``seconds`` apart, until cancelled."""
@@ -52,19 +54,29 @@ class Patrol:
 
     async def sweep(self) -> None:
         """Wake every resource whose version no event has told: a watch that went deaf is noticed here."""
-        for namespace in self.namespaces or ("",):
-            resources, _ = await self.cluster.objects(names.KIND, namespace)
-            for resource in resources:
-                metadata = resource["metadata"]
-                key = Key(metadata["namespace"], metadata["name"])
-                if self.memories.of(key).seen_version != metadata["resourceVersion"]:
-                    self.queue.add(key)
+        resources, lost = await resources_of(self.cluster, self.namespaces)
+        for resource in resources:
+            metadata = resource["metadata"]
+            key = Key(metadata["namespace"], metadata["name"])
+            if self.memories.of(key).seen_version != metadata["resourceVersion"]:
+                self.queue.add(key)
+        self._tell_lost(lost)
+
+    def _tell_lost(self, lost: frozenset[str]) -> None:
+        """Tell once that a watched namespace cannot be read, and once that it can again."""
+        for namespace in sorted(lost - self._lost):
+            told = "a watched namespace is gone or gives the operator no rights: nothing there is looked after"
+            logger.warning(told, extra={"namespace": namespace})
+        for namespace in sorted(self._lost - lost):
+            logger.info("a watched namespace can be read again", extra={"namespace": namespace})
+        self._lost.clear()
+        self._lost.update(lost)
 
     async def look_at_references(self) -> None:
         """Wake every resource one of whose Secrets or ConfigMaps appeared, changed or went."""
         for key, memory in self.memories.items():
             for kind, name in sorted(memory.references):
-                version = await self.cluster.resource_version(kind, key.namespace, name)
+                version = await references.version(self.cluster, kind, key.namespace, name)
                 if memory.references.get((kind, name), version) != version:
                     memory.references[kind, name] = version
                     memory.troubled_since = None

@@ -27,7 +27,7 @@ from couchbase_lm_operator.core.progress import Progress
 from couchbase_lm_operator.core.reference_names import reference_names
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 from couchbase_lm_operator.errors import ClusterConflictError, ClusterError
-from couchbase_lm_operator.io import events
+from couchbase_lm_operator.io import events, references
 from couchbase_lm_operator.metrics import PASS_SECONDS, PASSES
 from couchbase_lm_operator.status_writer import StatusWriter
 
@@ -121,7 +121,7 @@ class Reconciler:
         wanted = reference_names(resource)
         namespace = str(resource["metadata"]["namespace"])
         versions = await asyncio.gather(
-            *(self.cluster.resource_version(kind, namespace, name) for kind, name in wanted)
+            *(references.version(self.cluster, kind, namespace, name) for kind, name in wanted)
         )
         return dict(zip(wanted, versions, strict=True))
 

@@ -44,11 +44,13 @@ RIGHTS = [
 ]
 
 
-async def _grant(world: World) -> None:
+async def grant(world: World, without: str = "") -> None:
+    """Give the operator its rights in a namespace, except those on one resource."""
+    rules = [rule for rule in RIGHTS if rule["resources"] != [without]]
     root = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{world.namespace}"
     meta = {"name": OPERATOR_USER, "namespace": world.namespace}
     group = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": RIGHTS}
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": rules}
     await world.cluster.api.request("POST", f"{root}/roles", body=role)
     binding = {
         "apiVersion": f"{group}/v1",
@@ -61,7 +63,7 @@ async def _grant(world: World) -> None:
 
 
 async def test_the_rights_of_one_namespace_are_enough(world: World, tmp_path: Path) -> None:
-    await _grant(world)
+    await grant(world)
     kubeconfig = world.server.kubeconfig_for(OPERATOR_TOKEN, tmp_path / "operator")
     async with world.operator(kubeconfig=kubeconfig):
         await world.serve(couchbase__bucket={"reclaimPolicy": "Delete"})
@@ -89,7 +91,7 @@ async def test_the_rights_of_one_namespace_are_enough(world: World, tmp_path: Pa
 
 async def test_missing_rights_are_told_in_the_resource(world: World, tmp_path: Path) -> None:
     without = [rule for rule in RIGHTS if rule["resources"] != ["controllerrevisions"]]
-    await _grant(world)
+    await grant(world)
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{world.namespace}/roles/{OPERATOR_USER}"
     can_list = {"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]}
     await world.cluster.api.request(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tests.reconcile.world import World
 
 
-async def _start(world: World, **environment: str) -> asyncio.subprocess.Process:
+async def start_operator(world: World, **environment: str) -> asyncio.subprocess.Process:
+    """Start the operator as a process that logs JSON to a pipe."""
     variables = {
         "LMCB_KUBECONFIG": str(world.server.kubeconfig),
         "LMCB_NAMESPACES": world.namespace,
@@ -35,7 +36,7 @@ async def _start(world: World, **environment: str) -> asyncio.subprocess.Process
 
 
 async def test_it_runs_from_the_environment_and_ends_on_sigterm(world: World) -> None:
-    process = await _start(world)
+    process = await start_operator(world)
     try:
         await world.create()
         await until(lambda: world.cluster.get("Deployment", world.namespace, "demo"), seconds=40)
@@ -51,7 +52,7 @@ async def test_it_runs_from_the_environment_and_ends_on_sigterm(world: World) ->
 
 
 async def test_a_wrong_setting_is_one_sentence(world: World) -> None:
-    process = await _start(world, LMCB_WORKERS="many")
+    process = await start_operator(world, LMCB_WORKERS="many")
     out, log = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode not in {0, None}
     text = (out + log).decode()

@@ -8,11 +8,31 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.errors import ClusterRefusedError
+from couchbase_lm_operator.io.namespaces import FORBIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from couchbase_lm_operator.io.cluster import Cluster
+
+
+UNREADABLE = "unreadable"
+
+
+async def version(cluster: Cluster, kind: str, namespace: str, name: str) -> str:
+    """Return the version of an object that a resource names: "" when it is missing, else what may change.
+
+    An object that the operator may not read has the version ``UNREADABLE``, so that it is news once it may.
+
+    Raises:
+        ClusterError: the API server did not answer.
+    """
+    try:
+        return await cluster.resource_version(kind, namespace, name)
+    except ClusterRefusedError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return UNREADABLE
 
 
 async def secret_values(

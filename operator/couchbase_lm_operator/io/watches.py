@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator import names
 from couchbase_lm_operator.errors import ClusterError, ClusterGoneError
 from couchbase_lm_operator.io.kube_api import KINDS
+from couchbase_lm_operator.io.namespaces import is_lost
 from couchbase_lm_operator.metrics import WATCH_RESTARTS
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ async def watch_children(
 ) -> None:
     """Call ``on_change(namespace, instance)`` for every child of a kind that is there or changes.
 
-    ``namespace`` is empty for all. ``on_life`` is called whenever the API server showed life.
+    ``namespace`` is empty for all. ``on_life`` is called whenever the API server showed life, which it does
+    too when it answers that a namespace is lost.
     Runs until cancelled.
     """
     failures = 0
@@ -55,6 +57,8 @@ async def watch_children(
             WATCH_RESTARTS.labels(kind).inc()
             delay_seconds = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
             failures += 1
+            if is_lost(error, namespace):
+                on_life()
             logger.info("watch broke, will list again", extra={"kind": kind, "problem": str(error)})
             await asyncio.sleep(delay_seconds)
 
