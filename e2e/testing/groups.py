@@ -36,7 +36,7 @@ class Group:
 
 
 GROUPS = (
-    Group("operator", ("tests/core", "tests/templates", "tests/e2e/testing", "tests/e2e/demo")),
+    Group("operator", ("tests/core", "tests/templates", "tests/benchmarks", "tests/e2e/testing", "tests/e2e/demo")),
     Group("couchbase", ("tests/e2e/emulator", "tests/io", "tests/provisioning", "e2e/conformance")),
     Group("packaging", ("tests/wheelhouse", "tests/images", "tests/device")),
     Group("apiserver", ("tests/api", "tests/cli", "tests/reconcile"), needs=(BINARIES,), is_fast=False),

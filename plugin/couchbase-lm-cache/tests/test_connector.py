@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from lmcache.v1.storage_backend.connector.instrumented_connector import Instrume
 from lmcache.v1.storage_backend.local_cpu_backend import LocalCPUBackend
 from lmcache.v1.storage_backend.remote_backend import RemoteBackend
 
+from couchbase_lm_cache import connector
 from couchbase_lm_cache.connector import CouchbaseConnector, plugin_name
 from couchbase_lm_cache.errors import ConnectError, SettingsError
 from e2e.couchbase_emulator.running import running_emulator
@@ -242,3 +244,35 @@ def test_a_get_cancelled_in_the_middle_gives_everything_back(engine: Engine, pla
     assert loaded.get_ref_count() == 1
     loaded.ref_count_down()
     assert free()
+
+
+@pytest.mark.parametrize(
+    ("vllm", "lmcache", "is_affected"),
+    [
+        ("0.32.0+cpu", "0.5.6", True),
+        ("0.26.0", "0.5.5", True),
+        ("0.25.9", "0.5.6", False),
+        ("0.32.0", "0.5.7", False),
+        ("0.32.0", "0.5.7.dev3", False),
+        (None, "0.5.6", False),
+    ],
+)
+def test_versions_whose_in_process_mode_may_load_wrongly_are_warned_of(
+    vllm: str | None, lmcache: str, is_affected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(package: str) -> str:
+        found = {"vllm": vllm, "lmcache": lmcache}[package]
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return found
+
+    told: list[str] = []
+    monkeypatch.setattr(connector.importlib.metadata, "version", version)
+    monkeypatch.setattr(connector.logger, "warning", told.append)
+    connector.warn_of_known_issue.cache_clear()
+    try:
+        assert connector.warn_of_known_issue() is is_affected
+        assert connector.warn_of_known_issue() is is_affected
+    finally:
+        connector.warn_of_known_issue.cache_clear()
+    assert len(told) == int(is_affected)
