@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socket
@@ -28,10 +29,14 @@ class Server:
         self.body: bytes | None = None
         self.status = 200
         self.asked = threading.Event()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         owner = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                owner.asked.set()
+                owner.may_answer.wait(60)
                 controllers = {
                     "l1": {"pending_keys_count": owner.pending, "in_flight_task_count": owner.in_flight},
                 }
@@ -39,8 +44,8 @@ class Server:
                 body = owner.body if owner.body is not None else json.dumps(status).encode()
                 self.send_response(owner.status)
                 self.end_headers()
-                self.wfile.write(body)
-                owner.asked.set()
+                with contextlib.suppress(OSError):  # the script has stopped waiting for this answer
+                    self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
@@ -54,6 +59,7 @@ class Server:
 def server() -> Iterator[Server]:
     server = Server()
     yield server
+    server.may_answer.set()
     server.http.shutdown()
     server.http.server_close()
 
@@ -93,6 +99,36 @@ def test_it_ends_at_the_limit(server: Server) -> None:
 
 def test_it_does_not_wait_for_a_server_that_is_gone() -> None:
     assert drain(closed_port(), closed_port(), 60).wait(20) == 0
+
+
+def test_a_server_too_busy_to_answer_is_waited_for(server: Server) -> None:
+    server.in_flight = 1
+    server.may_answer.clear()
+    process = drain(closed_port(), server.port, 60)
+    assert server.asked.wait(10)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(7)  # longer than two unanswered looks of a script that gives up after the first
+    server.may_answer.set()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+    server.in_flight = 0
+    assert process.wait(10) == 0
+
+
+def test_a_server_that_never_answers_is_left_at_the_limit(server: Server) -> None:
+    server.may_answer.clear()
+    started = time.monotonic()
+    assert drain(closed_port(), server.port, 3).wait(20) == 0
+    assert 3 <= time.monotonic() - started < 15
+
+
+def test_a_server_that_goes_while_it_is_waited_for_ends_the_wait(server: Server) -> None:
+    server.in_flight = 1
+    process = drain(closed_port(), server.port, 60)
+    assert server.asked.wait(10)
+    server.http.shutdown()
+    server.http.server_close()
+    assert process.wait(20) == 0
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"storage_manager": {}}', b"null"])

@@ -2,7 +2,8 @@
 
 On SIGTERM the server drops stores that are queued. Kubernetes runs the preStop hooks of all containers at
 the start of termination and stops native sidecars last, so this wait covers vLLM's draining too. It ends
-after ``limit`` seconds at the latest, and never fails the termination.
+after ``limit`` seconds at the latest, and never fails the termination. A server that is too busy to answer
+has stores left; only one whose port is closed is gone.
 
 Arguments: vLLM's port, the server's HTTP port, the limit in seconds.
 """
@@ -25,18 +26,26 @@ def is_open(port: int) -> bool:
         return False
 
 
-def stores_left(port: int) -> int:
-    """Return how many stores are queued or in flight, 0 also when the server does not answer."""
+def has_stores_left(port: int) -> bool:
+    """Say whether stores are queued or in flight, or the server is too busy to tell.
+
+    A server that is gone, or that counts in a way that this script does not know, has none to wait for.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/status")
-        status = json.loads(connection.getresponse().read())
-        controllers = status["storage_manager"]["store_controllers"].values()
-        return sum(int(each["pending_keys_count"]) + int(each["in_flight_task_count"]) for each in controllers)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, http.client.HTTPException):
-        return 0
+        answer = connection.getresponse().read()
+    except ConnectionRefusedError:
+        return False
+    except (OSError, http.client.HTTPException):
+        return True  # no answer in time, or cut off: the next look tells whether it is gone
     finally:
         connection.close()
+    try:
+        controllers = json.loads(answer)["storage_manager"]["store_controllers"].values()
+        return any(int(each["pending_keys_count"]) or int(each["in_flight_task_count"]) for each in controllers)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def drain(engine_port: int, server_port: int, limit: float) -> None:
@@ -47,7 +56,7 @@ def drain(engine_port: int, server_port: int, limit: float) -> None:
     # a key leaves the queue a moment before its store counts as in flight
     quiet_looks = 0
     while quiet_looks < 2 and time.monotonic() < deadline:
-        quiet_looks = 0 if stores_left(server_port) else quiet_looks + 1
+        quiet_looks = 0 if has_stores_left(server_port) else quiet_looks + 1
         if quiet_looks < 2:
             time.sleep(POLL_SECONDS)
 
