@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from couchbase_lm_operator import names
 from tests.reconcile.world import MODEL_CONFIG, until
 
 if TYPE_CHECKING:
@@ -63,8 +64,13 @@ async def test_an_admin_password_that_goes_wrong_later_leaves_the_resource_ready
         ({"config.json": "[1]"}, "ModelConfigInvalid"),
         ({"config.json": json.dumps({**MODEL_CONFIG, "model_type": "unheard-of"})}, "ModelNotSupported"),
         ({"config.json": json.dumps({**MODEL_CONFIG, "num_hidden_layers": 10**9})}, "ModelConfigInvalid"),
+        ({"config.json": json.dumps({"model_type": "llama"})}, "ModelConfigInvalid"),
+        ({"config.json": json.dumps({**MODEL_CONFIG, "num_attention_heads": None})}, "ModelConfigInvalid"),
     ],
-    ids=["no ConfigMap", "no key", "not JSON", "not an object", "unknown type", "absurd"],
+    ids=[
+        *("no ConfigMap", "no key", "not JSON", "not an object", "unknown type", "absurd"),
+        *("no needed field", "one needed field is null"),
+    ],
 )
 async def test_a_model_config_that_is_no_use_is_told_and_its_correction_picked_up(
     world: World, data: dict[str, str] | None, reason: str
@@ -155,6 +161,27 @@ async def test_two_resources_never_share_a_bucket_or_a_user(world: World) -> Non
         found = await world.until_condition("Ready", "False", "ClaimedByOther", name="third")
         assert f"{world.namespace}/first" in found["message"]
         assert (await world.condition("Ready", "first"))["status"] == "True"
+
+
+async def test_who_lost_a_bucket_or_a_user_takes_it_over_once_the_winner_is_gone(world: World) -> None:
+    async with world.operator():
+        bucket = {"name": "wanted", "reclaimPolicy": "Delete"}
+        await world.serve("first", couchbase__bucket=bucket, couchbase__user={"name": "somebody"})
+        await world.create("second", couchbase__bucket={"name": "wanted"})
+        await world.create("third", couchbase__user={"name": "somebody"})
+        for loser in ("second", "third"):
+            await world.until_condition("Ready", "False", "ClaimedByOther", name=loser)
+            assert (await world.condition("CredentialsReady", loser))["status"] != "True"
+
+        await world.delete(names.KIND, "first")
+
+        for loser in ("second", "third"):
+            await world.until_condition("CredentialsReady", "True", name=loser, seconds=60)
+            assert (await world.condition("Stalled", loser))["status"] == "absent"
+        assert (await world.status("second"))["couchbase"]["bucket"]["name"] == "wanted"
+        assert (await world.status("third"))["couchbase"]["user"] == "somebody"
+        assert await world.has_bucket("wanted")
+        assert await world.has_user("somebody")
 
 
 async def test_couchbase_down_shows_in_the_cache_and_not_in_ready(world: World) -> None:
