@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import ssl
 import tempfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -165,6 +167,16 @@ class Emulator:
         self.cluster.will_change_manifest(found)
         dropped = found.manifest.drop_collection(found.manifest.scopes[scope], collection)
         found.documents.drop_prefix(encode_leb128(dropped.uid))
+
+    def put_documents(
+        self, bucket: str, scope: str, collection: str, documents: Mapping[bytes, tuple[bytes, int]]
+    ) -> None:
+        """Write documents, given as value and flags, without a client; raises KeyError for an unknown collection."""
+        found = self._bucket(bucket)
+        prefix = encode_leb128(self._collection(found, scope, collection).uid)
+        for key, (value, flags) in documents.items():
+            vbucket = ((zlib.crc32(key) >> 16) & 0x7FFF) % len(found.documents.owners)
+            found.documents.put(vbucket, prefix + key, value, flags=flags, expiry=0)
 
     def create_user(self, username: str, password: str, roles: str) -> None:
         """Add or replace a user; `roles` as in REST, such as `data_reader[b:s:c]`. Raises ValueError for bad roles."""

@@ -35,6 +35,8 @@ class Faults:
     extra_bytes: int = 0  # every value read is longer than the stored one by so many; below 0: shorter
     corrupt_stream: float = 0.0  # share of key-value answers, logins included, in which 1 to 4 random bytes change,
     # anywhere, the header too
+    corrupt_from_byte: int = 0  # first byte of an answer that these changes may hit; 24: only what follows the header
+    corrupt_documents_only: int = 0  # 1: only answers to document requests, not those to logins and about the cluster
     corrupt_seed: int = 0  # seed of these changes; setting it starts the sequence again
     http_503: int = 0  # REST requests answered 503
     http_redirect: int = 0  # REST requests answered with a redirect to another host
@@ -51,10 +53,11 @@ class Faults:
 
     def damage(self, frame: bytearray) -> bool:
         """Change random bytes of an outgoing frame if `corrupt_stream` strikes now; says whether it did."""
-        if self._random.random() >= self.corrupt_stream:
+        first = self.corrupt_from_byte
+        if self._random.random() >= self.corrupt_stream or first >= len(frame):
             return False
         for _ in range(self._random.randint(1, 4)):
-            frame[self._random.randrange(len(frame))] ^= self._random.randint(1, 255)
+            frame[self._random.randrange(first, len(frame))] ^= self._random.randint(1, 255)
         return True
 
     def take(self, name: str) -> bool:

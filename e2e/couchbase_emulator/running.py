@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,6 +121,12 @@ class RunningEmulator:
     def drop_collection(self, bucket: str, scope: str, collection: str) -> None:
         """See `Emulator.drop_collection`."""
         self.call(lambda emulator: emulator.drop_collection(bucket, scope, collection))
+
+    def put_documents(
+        self, bucket: str, scope: str, collection: str, documents: Mapping[bytes, tuple[bytes, int]]
+    ) -> None:
+        """See `Emulator.put_documents`."""
+        self.call(lambda emulator: emulator.put_documents(bucket, scope, collection, documents))
 
     def create_user(self, username: str, password: str, roles: str) -> None:
         """See `Emulator.create_user`."""

@@ -205,15 +205,17 @@ class KvConnection(asyncio.BufferedProtocol):
             self._cluster.counters.kv_trickled_values += 1
         if self._closed:
             return
-        if self._cluster.faults.corrupt_stream > 0:
+        faults = self._cluster.faults
+        is_spared = faults.corrupt_documents_only and head and head[1] not in _DATA_COMMANDS
+        if faults.corrupt_stream > 0 and not is_spared:
             frame = bytearray(head) + value
-            self._cluster.counters.kv_damaged_answers += self._cluster.faults.damage(frame)
+            self._cluster.counters.kv_damaged_answers += faults.damage(frame)
             self._transport.write(frame)
         elif not len(value):
             self._transport.write(head)
         elif len(value) < _LARGE_BODY_BYTES:
             self._transport.write(b"".join((head, value)))
-        elif self._cluster.faults.take("cut_values"):
+        elif faults.take("cut_values"):
             self._transport.write(head + bytes(value[: len(value) // 2]))
             self._transport.close()
         else:

@@ -90,6 +90,25 @@ def test_stream_damage_repeats_with_its_seed() -> None:
     assert any(any(frame[:24]) for frame in first)
 
 
+def test_stream_damage_can_spare_the_header() -> None:
+    faults = Faults(corrupt_stream=1.0, corrupt_from_byte=24)
+    frames = [bytearray(30) for _ in range(50)]
+    assert all(faults.damage(frame) for frame in frames)
+    assert not any(any(frame[:24]) for frame in frames)
+    assert not faults.damage(bytearray(24)), "an answer without a body"
+
+
+def test_stream_damage_can_spare_all_but_documents(emulator: RunningEmulator) -> None:
+    emulator.faults.corrupt_documents_only = 1
+    emulator.faults.corrupt_from_byte = 24
+    emulator.faults.corrupt_stream = 1.0
+    value = bytes(1000)
+    with Wire(emulator) as client:
+        client.set(b"key", value)
+        assert client.cluster_config()["nodesExt"]
+        assert client.get(b"key").value != value
+
+
 def test_damaged_stream(emulator: RunningEmulator) -> None:
     value = bytes(1000)
     with Wire(emulator) as client:

@@ -28,6 +28,18 @@ def test_documents_are_seen_by_key(emulator: RunningEmulator) -> None:
         emulator.documents("cache", "_default", "shards")
 
 
+def test_documents_are_written_without_a_client(emulator: RunningEmulator) -> None:
+    documents = {b"key-%d" % number: (b"value %d" % number, number) for number in range(50)}
+    emulator.put_documents("cache", "kv", "shards", documents)
+    assert {name: (one.value, one.flags) for name, one in emulator.documents("cache", "kv", "shards").items()} == (
+        documents
+    )
+    with Wire(emulator) as client:
+        assert [client.get(name).value for name in documents] == [value for value, _ in documents.values()]
+    with pytest.raises(KeyError, match="missing"):
+        emulator.put_documents("cache", "kv", "missing", documents)
+
+
 def test_documents_are_listed_over_rest(emulator: RunningEmulator, http: httpx.Client) -> None:
     with Wire(emulator) as client:
         client.set(b"one", b"value", flags=7)
