@@ -276,6 +276,8 @@ class Connection:
         if closed:
             transport.close()
             return False
+        if transport.notice and (old is None or old.notice != transport.notice):
+            logger.warning("The direct transport is not used, the slower SDK is: %s", transport.notice)
         self._recover(partial=False)
         return True
 

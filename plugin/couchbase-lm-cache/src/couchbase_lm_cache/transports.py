@@ -1,7 +1,8 @@
 """Chooses the transport: the direct one where it proves itself, the official SDK otherwise.
 
 The SDK is the reference. With ``auto`` each writes documents that the other must read back, byte for byte
-and with the right flags; at the first surprise the SDK is used, and says why in its ``notice``.
+and with the right flags; at the first surprise, of whatever kind, the SDK is used, and says why in its
+``notice``, which status, metrics and the log repeat.
 """
 
 from __future__ import annotations
@@ -49,16 +50,22 @@ def open_transport(settings: CouchbaseLMCacheConfig, credentials: Credentials, t
 def _open_checked(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> Transport:
     deadline = time.monotonic() + timeout_seconds
     reference = _connect_sdk(settings, credentials, timeout_seconds)
+    candidate = None
     try:
         candidate = direct.connect(settings, credentials, max(0.5, deadline - time.monotonic()))
+        surprise = compare(reference, candidate)
     except ConnectError as error:
-        return _fall_back(reference, str(error))
-    surprise = compare(reference, candidate)
-    if surprise is not None:
+        surprise = str(error)
+    except Exception as error:  # the SDK works: whatever the other meets must not cost the cache
+        logger.debug("The direct transport failed unexpectedly", exc_info=True)
+        surprise = f"it failed unexpectedly ({type(error).__name__})"
+    if candidate is not None and surprise is None:
+        reference.close()
+        return candidate
+    if candidate is not None:
         candidate.close()
-        return _fall_back(reference, surprise)
-    reference.close()
-    return candidate
+    reference.notice = surprise or ""
+    return reference
 
 
 def _connect_sdk(settings: CouchbaseLMCacheConfig, credentials: Credentials, timeout_seconds: float) -> SdkTransport:
@@ -66,12 +73,6 @@ def _connect_sdk(settings: CouchbaseLMCacheConfig, credentials: Credentials, tim
     from couchbase_lm_cache import sdk_transport  # noqa: PLC0415
 
     return sdk_transport.connect(settings, credentials, timeout_seconds)
-
-
-def _fall_back(reference: SdkTransport, reason: str) -> Transport:
-    reference.notice = reason
-    logger.warning("The direct transport is not used, the slower SDK is: %s", reason)
-    return reference
 
 
 def compare(reference: Transport, candidate: Transport) -> str | None:
