@@ -30,6 +30,17 @@ def keep_out() -> None:
         EngineDrivenTransferModule._release_entry = _dropping(release)
 
 
+class _WithoutWrites:
+    """LMCache's module as its own method may see it: with no store in progress, whatever begins meanwhile."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._pending_shm_writes: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
 def _dropping(release: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(release)
     def dropping(module: Any, instance_id: int, *more: Any) -> None:
@@ -40,6 +51,6 @@ def _dropping(release: Callable[..., None]) -> Callable[..., None]:
             logger.warning(
                 "Worker %d left in the middle of a store; %d unfinished chunk(s) dropped", instance_id, chunks
             )
-        release(module, instance_id, *more)
+        release(_WithoutWrites(module), instance_id, *more)
 
     return dropping
