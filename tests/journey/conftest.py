@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -65,10 +66,14 @@ class Installation:
         pods = [f"pod/{pod}" for pod in self.workload.pods()]
         self.kube.kubectl(*wait, *pods, timeout_seconds=_READY_SECONDS + 15)
 
-    def transfers_over_shared_memory(self, pod: str) -> bool:
-        """Say whether the LMCache that runs now registered its engine over shared memory: it tells so in its log."""
-        log = self.kube.kubectl("logs", pod, "-n", self.place.name, "-c", names.CONTAINER_LMCACHE)
-        return "Using shm non-GPU transfer strategy" in log and "pickle" not in log
+    def shared_memory_since(self, pod: str) -> datetime | None:
+        """Return when the LMCache that runs now registered its engine over shared memory: it tells so in its log.
+
+        None: it has not, or it took to copies that are pickled.
+        """
+        log = self.kube.kubectl("logs", "--timestamps", pod, "-n", self.place.name, "-c", names.CONTAINER_LMCACHE)
+        told = [line for line in log.splitlines() if "Using shm non-GPU transfer strategy" in line]
+        return datetime.fromisoformat(told[-1].partition(" ")[0]) if told and "pickle" not in log else None
 
     def faults(self) -> EmulatorFaults:
         """Return the switchboard of the emulator's faults."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 
+from couchbase_lm_operator import names
+from couchbase_lm_operator.core.pod_template.pod_script import pod_script
 from e2e.cluster import paths
 from e2e.demo.kube import Kube
 
@@ -24,8 +27,25 @@ def restarts(kube: Kube, namespace: str, pod: str, container: str) -> int:
 
 def kill_container(kube: Kube, namespace: str, pod: str, container: str) -> None:
     """Send SIGKILL to the main process of a container of a pod that a test created."""
+    os.kill(_process(kube, namespace, pod, container), signal.SIGKILL)
+
+
+class Loopback:
+    """What listens on a pod's loopback, asked from the node: no exec, which needs the very container that restarts."""
+
+    def __init__(self, kube: Kube, namespace: str, pod: str, through: str) -> None:
+        """Enter by the network namespace of a container that goes on running."""
+        pid = _process(kube, namespace, pod, through)
+        self._enter = ["nsenter", "--target", str(pid), "--net", "--", sys.executable, "-ISc", pod_script("health.py")]
+
+    def is_lmcache_healthy(self) -> bool:
+        """Say whether the LMCache server answers its own health check now."""
+        asked = subprocess.run([*self._enter, str(names.LMCACHE_HTTP_PORT)], capture_output=True, check=False)
+        return asked.returncode == 0
+
+
+def _process(kube: Kube, namespace: str, pod: str, container: str) -> int:
     container_id = str(container_status(kube, namespace, pod, container)["containerID"]).rpartition("/")[2]
     listing = ["ctr", "-a", str(paths.CONTAINERD_SOCKET), "-n", "k8s.io", "tasks", "ls"]
     tasks = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
-    pid = next(int(line.split()[1]) for line in tasks.splitlines() if line.startswith(container_id))
-    os.kill(pid, signal.SIGKILL)
+    return next(int(line.split()[1]) for line in tasks.splitlines() if line.startswith(container_id))
