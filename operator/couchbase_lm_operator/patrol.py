@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PROBES_PER_CLUSTER = 8
 # one lost probe may be a lost packet; two in a row are news
 _FAILURES_UNTIL_UNHEALTHY = 2
 
 
 @dataclass(frozen=True)
 class Patrol:
-    """The rounds; ``on_life(name)`` is called after each."""
+    """The rounds; ``on_life(name)`` is called after each, and after each probe."""
 
     cluster: Cluster
     namespaces: tuple[str, ...]
@@ -83,19 +85,24 @@ class Patrol:
                     self.queue.add(key)
 
     async def probe_caches(self) -> None:
-        """Log in at Couchbase as each resource's engines do; clusters side by side, users one by one."""
-        by_cluster: dict[str, list[tuple[Key, Memory]]] = {}
-        for key, memory in self.memories.items():
-            if memory.couchbase is not None:
-                by_cluster.setdefault(memory.couchbase.goal.connection_string, []).append((key, memory))
-        await asyncio.gather(*(self._probe_cluster(entries) for entries in by_cluster.values()))
+        """Log in at Couchbase as each resource's engines do, a few at a time on one cluster."""
+        slots: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(PROBES_PER_CLUSTER))
+        await asyncio.gather(
+            *(
+                self._probe(key, memory, slots[memory.couchbase.goal.connection_string])
+                for key, memory in self.memories.items()
+                if memory.couchbase is not None
+            )
+        )
 
-    async def _probe_cluster(self, entries: list[tuple[Key, Memory]]) -> None:
-        for key, memory in entries:
+    async def _probe(self, key: Key, memory: Memory, slot: asyncio.Semaphore) -> None:
+        async with slot:
             couchbase = memory.couchbase
             login = await couchbase.probe() if couchbase is not None else None
-            if login is not None and memory.couchbase is couchbase:
-                self._note(key, memory, login)
+        # each probe ends by its own deadline: a round over many dead nodes is long, not stuck
+        self.on_life("probes")
+        if login is not None and memory.couchbase is couchbase:
+            self._note(key, memory, login)
 
     def _note(self, key: Key, memory: Memory, login: LoginState) -> None:
         memory.cache_failures = 0 if login.is_proven else memory.cache_failures + 1

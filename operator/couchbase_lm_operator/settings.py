@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     http_port: int = Field(default=8080, ge=0, le=65535, description="Port of /healthz and /metrics; 0 picks one.")
     resync_seconds: float = Field(default=600.0, gt=0, description="Look again at a steady resource, +- a tenth.")
     reference_poll_seconds: float = Field(
-        default=20.0, gt=0, description="Look whether a Secret or ConfigMap that a resource names has changed."
+        default=5.0, gt=0, description="Look whether a Secret or ConfigMap that a resource uses changed or went."
     )
     cache_probe_seconds: float = Field(default=30.0, gt=0, description="Log in at Couchbase as the engines' user.")
     sweep_seconds: float = Field(default=60.0, gt=0, description="Compare all resources with what events told.")

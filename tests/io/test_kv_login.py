@@ -108,6 +108,26 @@ async def test_a_dead_seed_is_passed_over() -> None:
         assert login.is_proven
 
 
+async def test_silent_seeds_hold_nobody_up_for_long() -> None:
+    async with peer(stays_open=True) as first, peer(stays_open=True) as second, Emulator(nodes=2) as emulator:
+        emulator.create_bucket("b")
+        emulator.create_collection("b", "s", "c")
+        emulator.create_user(USER.username, USER.password, "data_reader[b:s:c]")
+        lively = emulator.connection_string.removeprefix("couchbase://")
+        seeds = connection_string.parse(f"couchbase://{first.authority},{second.authority},{lively}")
+        async with asyncio.timeout(kv_login.NODE_TIMEOUT_SECONDS):
+            assert (await PROVER.discover_and_prove(seeds, USER, KEYSPACE)).is_proven
+
+
+async def test_the_first_seed_tells_why_none_lets_in() -> None:
+    refusing = (HELLO, frame(0x20, 0, ALL), frame(0x21, 0x20))
+    async with peer(*refusing) as first, peer() as second:
+        seeds = connection_string.parse(f"couchbase://{first.authority},{second.authority}")
+        login = await PROVER.discover_and_prove(seeds, USER, KEYSPACE)
+    assert login.problem is LoginProblem.LOGIN_REFUSED
+    assert login.missing_nodes == (first.authority,)
+
+
 async def test_no_data_node_is_no_proof() -> None:
     assert not (await PROVER.prove([], USER, KEYSPACE, is_tls=False)).is_proven
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 
 NODE_TIMEOUT_SECONDS = 6.0
+SEED_HEAD_START_SECONDS = 1.0
 _SCRAM = {"SCRAM-SHA512": "SCRAM-SHA-512", "SCRAM-SHA256": "SCRAM-SHA-256", "SCRAM-SHA1": "SCRAM-SHA-1"}
 
 
@@ -71,16 +72,38 @@ class LoginProver:
     async def discover_and_prove(
         self, connection: ConnectionString, user: Credentials, keyspace: Keyspace
     ) -> LoginState:
-        """Ask the first seed that answers for the data nodes, then prove the login on each of them."""
-        refused: LoginState | None = None
-        for seed in connection.kv_addresses:
-            try:
-                nodes = await self._nodes_behind(seed, connection, user, keyspace)
-            except _LoginError as error:
-                refused = refused or LoginState((), (seed.authority,), str(error), error.problem)
-                continue
-            return await self.prove(nodes or (seed,), user, keyspace, is_tls=connection.is_tls)
-        return refused or LoginState((), (), "The connection string names no host.")
+        """Ask the seeds for the data nodes until one answers, then prove the login on each of them.
+
+        A seed that is silent for ``SEED_HEAD_START_SECONDS`` lets the next one start; it may still answer first.
+        """
+        seeds = connection.kv_addresses
+        refused: dict[int, _LoginError] = {}
+        asked: dict[asyncio.Task[tuple[Address, ...]], int] = {}
+        nodes: tuple[Address, ...] = ()
+        try:
+            while not nodes and len(refused) < len(seeds):
+                started = len(asked) + len(refused)
+                if started < len(seeds):
+                    asking = self._nodes_behind(seeds[started], connection, user, keyspace)
+                    asked[asyncio.create_task(asking)] = started
+                head_start = SEED_HEAD_START_SECONDS if started + 1 < len(seeds) else None
+                done, _ = await asyncio.wait(asked, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    place = asked.pop(task)
+                    try:
+                        nodes = nodes or task.result() or (seeds[place],)
+                    except _LoginError as error:
+                        refused[place] = error
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        if nodes:
+            return await self.prove(nodes, user, keyspace, is_tls=connection.is_tls)
+        if not refused:
+            return LoginState((), (), "The connection string names no host.")
+        place = min(refused)
+        return LoginState((), (seeds[place].authority,), str(refused[place]), refused[place].problem)
 
     async def _nodes_behind(
         self, seed: Address, connection: ConnectionString, user: Credentials, keyspace: Keyspace
