@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -11,14 +12,17 @@ from couchbase_lm_operator import workload_arm
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.children.readiness import workload_state
+from couchbase_lm_operator.core.children.service_url import service_url
 from couchbase_lm_operator.core.couchbase import bucket_record, claims
 from couchbase_lm_operator.core.couchbase.provisioning import CouchbaseFacts, Stage
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Claim, Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
+from couchbase_lm_operator.core.pod_template.workload import frame
 from couchbase_lm_operator.core.progress import HEALTHY, Progress, Provisioned
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
-from couchbase_lm_operator.core.render import pod_template_hash, render
+from couchbase_lm_operator.core.render import pod_template_hash, render, render_frame
+from couchbase_lm_operator.core.spec_bounds import is_rollout_refused
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.io import credentials
@@ -36,10 +40,13 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.defaults import Defaults
     from couchbase_lm_operator.core.observed import Observed
     from couchbase_lm_operator.core.plan import Plan
+    from couchbase_lm_operator.core.verdict import Verdict
     from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.memory import Memory
     from couchbase_lm_operator.status_writer import StatusWriter
+
+logger = logging.getLogger(__name__)
 
 _REFUSED_DELAY_SECONDS = 30.0
 _A = TypeVar("_A")
@@ -79,24 +86,17 @@ class Arms:
             cache=memory.cache,
         )
         if not isinstance(progress.verdict, Proceed):
-            return progress
+            return _after(progress, await self._hold(spec, observed, progress.verdict))
         plan = make_plan(spec, observed, self.defaults)
         plan = replace(plan, couchbase=_with_record(plan.couchbase, observed))
         user = await self._user(plan, observed)
         if isinstance(user, Refuse):
-            return replace(progress, plan=plan, verdict=user)
+            return _after(replace(progress, plan=plan), await self._hold(spec, observed, user))
         couchbase = self._couchbase(spec, plan.couchbase, observed, user)
         provisioned, applied = await _both(
             self._provision(couchbase, observed, writer), self._apply(spec, plan, observed)
         )
-        progress = replace(
-            progress,
-            plan=plan,
-            verdict=applied.verdict,
-            provisioned=provisioned,
-            workload=workload_state(applied.deployment, observed.pods),
-            pin=applied.pin,
-        )
+        progress = _after(replace(progress, plan=plan, provisioned=provisioned), applied)
         if not progress.is_provisioned:
             memory.couchbase = memory.cache = None
         elif isinstance(couchbase, CouchbaseCluster):
@@ -117,7 +117,7 @@ class Arms:
 
     async def _apply(self, spec: LMCacheCouchbaseSpec, plan: Plan, observed: Observed) -> Applied:
         try:
-            return await workload_arm.run(
+            applied = await workload_arm.run(
                 self.cluster,
                 observed,
                 render(plan),
@@ -127,8 +127,20 @@ class Arms:
             )
         except ClusterRefusedError as error:
             told = f"The API server refused {error.what} ({error.reason}): {error.message}"
-            wait = Wait(Reason.CLUSTER_REFUSED, told, _REFUSED_DELAY_SECONDS)
-            return Applied(wait, None, observed.children.get(("Deployment", observed.name)))
+            return workload_arm.untouched(Wait(Reason.CLUSTER_REFUSED, told, _REFUSED_DELAY_SECONDS), observed)
+        is_refused = isinstance(applied.verdict, Refuse)
+        return await self._hold(spec, observed, applied.verdict) if is_refused else applied
+
+    async def _hold(self, spec: LMCacheCouchbaseSpec, observed: Observed, verdict: Verdict) -> Applied:
+        """Leave pods as they are for the reason of ``verdict``, and see to all that does not shape them."""
+        around = render_frame(frame(spec, observed.namespace, observed.name))
+        is_refused = is_rollout_refused(spec)
+        try:
+            return await workload_arm.hold(self.cluster, observed, around, verdict, is_rollout_refused=is_refused)
+        except ClusterRefusedError as error:
+            what = {"resource": f"{observed.namespace}/{observed.name}", "problem": str(error)}
+            logger.warning("what does not shape pods could not be applied", extra=what)
+            return workload_arm.untouched(verdict, observed)
 
     def _couchbase(
         self, spec: LMCacheCouchbaseSpec, goal: CouchbaseGoal, observed: Observed, user: Credentials | None
@@ -158,6 +170,17 @@ class Arms:
         arm = Arm(couchbase, observed.generation, _rival(goal, observed), writer.save_record)
         async with self._slots[goal.connection_string]:
             return await arm.provision()
+
+
+def _after(progress: Progress, applied: Applied) -> Progress:
+    """Return a pass's progress with how the workload arm ended."""
+    return replace(
+        progress,
+        verdict=applied.verdict,
+        workload=workload_state(applied.deployment, progress.observed.pods),
+        pin=applied.pin,
+        url=service_url(applied.service),
+    )
 
 
 async def _both(first: Awaitable[_A], second: Awaitable[_B]) -> tuple[_A, _B]:

@@ -7,9 +7,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
-from couchbase_lm_operator.core.children import children, kept_config, template_pin
+from couchbase_lm_operator.core.children import children, held, kept_config, template_pin
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict
 from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.metrics import WRITES
@@ -34,11 +33,12 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Applied:
-    """How the arm ended; ``deployment`` is the live one after it."""
+    """How the arm ended; ``deployment`` and ``service`` are the live ones after it."""
 
     verdict: Verdict
     pin: Pin | None
     deployment: Manifest | None
+    service: Manifest | None
 
 
 async def run(
@@ -59,10 +59,9 @@ async def run(
         ClusterError: the API server did not answer, or refuses what the operator may not do.
     """
     live = observed.children
-    before = live.get(("Deployment", observed.name))
     verdict = children.check_names_are_free(manifests, live, observed.uid)
     if not isinstance(verdict, Proceed):
-        return Applied(verdict, None, before)
+        return untouched(verdict, observed)
     deployment = next(each for each in manifests if each["kind"] == "Deployment")
     pin = template_pin.pin(
         resource=observed.resource,
@@ -75,27 +74,61 @@ async def run(
     )
     pinned = copy.deepcopy(deployment)
     pinned["spec"]["template"] = pin.template
-    marks = {names.ANNOTATION_TEMPLATE_HASH: fields_hash, names.ANNOTATION_TEMPLATE_REVISION: pin.revision}
-    pinned["metadata"]["annotations"] = {**pinned["metadata"].get("annotations", {}), **marks}
+    pinned["metadata"]["annotations"] = template_pin.marks(fields_hash, pin.revision)
     others = [each for each in manifests if each is not deployment]
     wanted = [children.adopted(each, observed.resource) for each in (pin.record, *others, pinned)]
     due = [(each, why) for each in wanted if (why := children.difference(each, live.get(children.key(each))))]
     for manifest, _ in due:
         refusal = await _dry_run(cluster, manifest)
         if refusal is not None:
-            return Applied(refusal, None, before)
-    after = before
-    for manifest, why in due:
-        stored = await cluster.apply(manifest)
-        kind, name = children.key(manifest)
-        WRITES.labels(kind, "apply").inc()
-        logger.info("applied", extra={"kind": kind, "object": name, "namespace": observed.namespace, "why": why})
-        after = stored if kind == "Deployment" else after
+            return untouched(refusal, observed)
+    stored = [await _apply(cluster, manifest, why) for manifest, why in due]
     if not observed.is_partial:
         for leftover in children.surplus(wanted, live, observed.uid):
             await cluster.delete(leftover)
             WRITES.labels(leftover["kind"], "delete").inc()
-    return Applied(Proceed(), pin, after)
+    return _applied(Proceed(), pin, observed, stored)
+
+
+async def hold(
+    cluster: Cluster, observed: Observed, frame: tuple[Manifest, ...], refusal: Verdict, *, is_rollout_refused: bool
+) -> Applied:
+    """Leave the pods as they are and bring into effect what does not shape them, as ``core.children.held`` tells.
+
+    ``refusal`` says why the spec is not followed, and is what the arm ends with. What the API server refuses of the
+    rest is left as it is. Nothing is removed.
+
+    Raises:
+        ClusterError: the API server did not answer, or refuses what the operator may not do.
+    """
+    manifests = held.held_manifests(observed.resource, observed.children, frame, is_rollout_refused=is_rollout_refused)
+    stored = []
+    for manifest in manifests:
+        wanted = children.adopted(manifest, observed.resource)
+        why = children.difference(wanted, observed.children.get(children.key(wanted)))
+        if why is not None and await _dry_run(cluster, wanted) is None:
+            stored.append(await _apply(cluster, wanted, why))
+    return _applied(refusal, None, observed, stored)
+
+
+def untouched(verdict: Verdict, observed: Observed) -> Applied:
+    """Return the end of an arm that changed nothing."""
+    return _applied(verdict, None, observed, [])
+
+
+def _applied(verdict: Verdict, pin: Pin | None, observed: Observed, stored: list[Manifest]) -> Applied:
+    after = {**observed.children, **{children.key(each): each for each in stored}}
+    name = observed.name
+    return Applied(verdict, pin, after.get(("Deployment", name)), after.get(("Service", name)))
+
+
+async def _apply(cluster: Cluster, manifest: Manifest, why: str) -> Manifest:
+    stored = await cluster.apply(manifest)
+    kind, name = children.key(manifest)
+    WRITES.labels(kind, "apply").inc()
+    namespace = manifest["metadata"]["namespace"]
+    logger.info("applied", extra={"kind": kind, "object": name, "namespace": namespace, "why": why})
+    return stored
 
 
 async def _dry_run(cluster: Cluster, manifest: Manifest) -> Refuse | None:

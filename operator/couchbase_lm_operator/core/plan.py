@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator import names
 from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.engine import cpu_cache_space, engine_values
 from couchbase_lm_operator.core.fingerprint import key_prefix
@@ -19,8 +18,8 @@ from couchbase_lm_operator.core.pod_template.mounted_content import mounted_cont
 from couchbase_lm_operator.core.pod_template.pod import grace_times, pod
 from couchbase_lm_operator.core.pod_template.pod_fields import pod_fields
 from couchbase_lm_operator.core.pod_template.pod_inputs import PodInputs
-from couchbase_lm_operator.core.pod_template.workload import Workload
-from couchbase_lm_operator.core.quantity import parse_bytes, parse_seconds
+from couchbase_lm_operator.core.pod_template.workload import Workload, frame
+from couchbase_lm_operator.core.quantity import parse_bytes
 from couchbase_lm_operator.core.sizing import sizing
 from couchbase_lm_operator.core.sizing.layout_fingerprint import layout_fingerprint
 from couchbase_lm_operator.core.sizing.payoff import assumed_rates, context_payoff
@@ -65,7 +64,6 @@ class Plan:
     config_digest: str
     transfer_mode: str
     transfer_reason: str
-    url: str
     pod_fields: dict[str, Any]
     choices: tuple[Choice, ...]
     warnings: tuple[PlanWarning, ...]
@@ -102,25 +100,11 @@ def make_plan(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults
         sizing=sized,
         payoff=payoff,
         couchbase=goal,
-        workload=Workload(
-            name=observed.name,
-            namespace=observed.namespace,
-            labels=names.child_labels(observed.name),
-            selector=names.selector_labels(observed.name),
-            replicas=spec.replicas,
-            max_surge=spec.rollout.max_surge,
-            max_unavailable=spec.rollout.max_unavailable,
-            progress_deadline_seconds=2 * parse_seconds(spec.engine.startup_timeout),
-            pod=pod(inputs),
-            service_type=spec.service.type,
-            service_port=spec.service.port,
-            service_annotations=dict(spec.service.annotations),
-        ),
+        workload=Workload(frame(spec, observed.namespace, observed.name), pod(inputs)),
         key_prefix=prefix,
         config_digest=config.digest,
         transfer_mode=transfer.mode,
         transfer_reason=transfer.reason,
-        url=f"http://{observed.name}.{observed.namespace}.svc:{spec.service.port}/v1",
         pod_fields=pod_fields(spec, config.digest),
         choices=(*values.choices, *plan_choices(spec, sized, goal, prefix, transfer)),
         warnings=plan_warnings(spec, values, sized, payoff),

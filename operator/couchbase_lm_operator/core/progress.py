@@ -52,6 +52,7 @@ class Progress:
     """One pass. ``plan`` is None when the checks refused or must wait; ``pin`` when nothing was rendered.
 
     ``verdict`` is that of checks and workload arm together. ``provisioned`` is None when the arm did not run.
+    ``url`` is that of the Service as it is, "" when it was not looked at.
     """
 
     observed: Observed
@@ -62,6 +63,7 @@ class Progress:
     workload: WorkloadState
     pin: Pin | None
     cache: CacheHealth | None
+    url: str = ""
 
     @property
     def goal_digest(self) -> str:

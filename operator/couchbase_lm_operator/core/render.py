@@ -14,6 +14,7 @@ from couchbase_lm_operator.core.fingerprint import digest
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import Manifest
     from couchbase_lm_operator.core.plan import Plan
+    from couchbase_lm_operator.core.pod_template.workload import Frame, Pod
 
 _TEMPLATES = ("vllm/deployment.yaml.j2", "vllm/service.yaml.j2")
 _HASH_DIGITS = 16
@@ -21,9 +22,12 @@ _HASH_DIGITS = 16
 
 def render(plan: Plan) -> tuple[Manifest, ...]:
     """Return the Deployment and the Service of a plan, without owner and without credentials."""
-    environment = _environment()
-    texts = (environment.get_template(name).render(workload=plan.workload) for name in _TEMPLATES)
-    return tuple(yaml.safe_load(text) for text in texts)
+    return _rendered(frame=plan.workload.frame, pod=plan.workload.pod)
+
+
+def render_frame(frame: Frame) -> tuple[Manifest, ...]:
+    """Return the Deployment, without its pod template, and the Service of a resource whose pods are to stay."""
+    return _rendered(frame=frame, pod=None)
 
 
 def pod_template_hash(plan: Plan) -> str:
@@ -38,6 +42,12 @@ def pod_template_hash(plan: Plan) -> str:
 def pod_template(manifests: tuple[Manifest, ...]) -> Manifest:
     """Return the pod template of a rendering."""
     return dict(next(item for item in manifests if item["kind"] == "Deployment")["spec"]["template"])
+
+
+def _rendered(**shown: Frame | Pod | None) -> tuple[Manifest, ...]:
+    environment = _environment()
+    texts = (environment.get_template(name).render(**shown) for name in _TEMPLATES)
+    return tuple(yaml.safe_load(text) for text in texts)
 
 
 @cache

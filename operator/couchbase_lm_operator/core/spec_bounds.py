@@ -39,6 +39,11 @@ def refused_bounds(spec: LMCacheCouchbaseSpec) -> Refuse | None:
     return Refuse(Reason.INVALID_SPEC, told) if told is not None else None
 
 
+def is_rollout_refused(spec: LMCacheCouchbaseSpec) -> bool:
+    """Say whether ``spec.rollout`` itself is out of its bounds."""
+    return any(_rollout(spec))
+
+
 def _problems(spec: LMCacheCouchbaseSpec) -> Iterator[str]:
     yield from _sizes(spec)
     yield from _times(spec)

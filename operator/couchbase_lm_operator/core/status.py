@@ -269,7 +269,7 @@ def _workload_block(progress: Progress, previous: dict[str, Any]) -> dict[str, A
         "replicas": workload.replicas,
         "readyReplicas": workload.ready_replicas,
         "selector": selector,
-        "url": progress.plan.url if progress.plan else previous.get("url"),
+        "url": progress.url or previous.get("url"),
         "revision": pin.revision if pin else previous.get("revision"),
         "pendingRevision": pin.pending if pin else previous.get("pendingRevision"),
     }

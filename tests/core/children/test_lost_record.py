@@ -14,7 +14,12 @@ from couchbase_lm_operator.core.children.template_pin import Pin, pin
 
 RESOURCE: dict[str, Any] = {
     "metadata": {"name": "demo", "namespace": "ns", "uid": "uid-1"},
-    "status": {"model": {"chunkSize": 256}, "couchbase": {"keyPrefix": "old"}},
+    "status": {
+        "model": {"chunkSize": 256},
+        "capacity": {"bytesPerContext": 1},
+        "transfer": {"mode": "EngineDriven"},
+        "couchbase": {"keyPrefix": "old"},
+    },
 }
 OURS: dict[str, Any] = {
     "metadata": {"labels": {"app": "x"}},
@@ -88,7 +93,12 @@ def test_the_live_template_is_pinned_with_the_facts_that_status_tells(revision: 
     assert found.template == OURS
     assert found.pending
     assert found.revision == (revision or found.record["data"]["revision"])
-    assert found.facts == {"model": {"chunkSize": 256}, "keyPrefix": "old"}
+    assert found.facts == {
+        "model": {"chunkSize": 256},
+        "capacity": {"bytesPerContext": 1},
+        "transfer": {"mode": "EngineDriven"},
+        "keyPrefix": "old",
+    }
     assert found.record["metadata"]["annotations"] == {names.ANNOTATION_TEMPLATE_HASH: "f1"}
     again = _pin(_live(**marks), {"spec": {"image": "a:2"}}, approved=found.pending)
     assert (again.template, again.pending) == ({"spec": {"image": "a:2"}}, "")

@@ -23,12 +23,10 @@ REVISION_DIGITS = 10
 
 
 def deployment_of(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> Manifest | None:
-    """Return the live Deployment that we rendered for a resource, if there is one."""
+    """Return the live Deployment of a resource, if there is one that is not somebody else's."""
     metadata = resource["metadata"]
     live = children.get(("Deployment", str(metadata["name"])))
-    if live is None or not is_takeable(live, str(metadata["uid"])):
-        return None
-    return live if names.ANNOTATION_RENDERED_HASH in (live["metadata"].get("annotations") or {}) else None
+    return live if live is not None and is_takeable(live, str(metadata["uid"])) else None
 
 
 def marks(deployment: Manifest | None) -> tuple[str, str]:
@@ -74,11 +72,16 @@ def lost_data(
 
 def _facts_of(resource: Manifest, today: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of the template in effect: what status tells, with today's where they cannot differ."""
-    status = resource.get("status") or {}
-    told = {name: status[name] for name in ("model", "capacity", "transfer") if status.get(name)}
-    key_prefix = (status.get("couchbase") or {}).get("keyPrefix")
-    told |= {"keyPrefix": key_prefix} if key_prefix else {}
-    if told.get("model", today["model"]) == today["model"]:
+    told = told_facts(resource)
+    if not told or told["model"] == today["model"]:
         return {**today, **told}
     # predictions and times follow from the model: those of today would be another template's
-    return {name: value for name, value in {**today, **told}.items() if name not in {"prediction", "payoff"}}
+    return told
+
+
+def told_facts(resource: Manifest) -> dict[str, Any]:
+    """Return the facts of the template in effect as far as status tells them; nothing when it does not tell all."""
+    status = resource.get("status") or {}
+    told = {name: status.get(name) for name in ("model", "capacity", "transfer")}
+    told["keyPrefix"] = (status.get("couchbase") or {}).get("keyPrefix")
+    return told if all(told.values()) else {}

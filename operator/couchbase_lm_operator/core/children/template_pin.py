@@ -70,13 +70,24 @@ def pin(
             has_other_records=bool(records),
         )
         data = {**(lost or {"revision": today, "template": template, "facts": facts}), **kept_config}
-        return _pinned(today, data, _record(resource, children, fields_hash, data))
-    return _pinned(today, kept["data"], _rendered_part(kept, fields_hash))
+        return _pinned(today, data, new_record(resource, children, fields_hash, data))
+    return _pinned(today, kept["data"], rendered_part(kept, fields_hash))
 
 
 def _pinned(today: str, data: dict[str, Any], record: Manifest) -> Pin:
     revision = str(data["revision"])
     return Pin(revision, "" if revision == today else today, data["template"], data["facts"], record)
+
+
+def marks(fields_hash: str, revision: str) -> dict[str, str]:
+    """Return the annotations by which a Deployment tells which template it has."""
+    return {names.ANNOTATION_TEMPLATE_HASH: fields_hash, names.ANNOTATION_TEMPLATE_REVISION: revision}
+
+
+def record_of(resource: Manifest, children: Mapping[tuple[str, str], Manifest], revision: str) -> Manifest | None:
+    """Return the live record of a revision, if there is one."""
+    records = _records(resource, children)
+    return next((record for record in records if (record.get("data") or {}).get("revision") == revision), None)
 
 
 def _records(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> list[Manifest]:
@@ -100,16 +111,17 @@ def _newest(
     return max(kept, key=lambda record: int(record["revision"]), default=None)
 
 
-def _record(
+def new_record(
     resource: Manifest,
     children: Mapping[tuple[str, str], Manifest],
     fields_hash: str,
     data: dict[str, Any],
 ) -> Manifest:
+    """Return the record of a template: the one of its name, or one that is newer than all others."""
     name = names.template_revision(resource["metadata"]["name"], data["revision"])
     existing = children.get((_KIND, name))
     if existing is not None:
-        return _rendered_part(existing, fields_hash)
+        return rendered_part(existing, fields_hash)
     numbers = [int(child["revision"]) for child in children.values() if child["kind"] == _KIND]
     return {
         "apiVersion": "apps/v1",
@@ -120,7 +132,7 @@ def _record(
     }
 
 
-def _rendered_part(live: Manifest, fields_hash: str) -> Manifest:
+def rendered_part(live: Manifest, fields_hash: str) -> Manifest:
     """Return a live record as we would render it: its data is immutable, so it is taken as it is."""
     return {
         "apiVersion": live["apiVersion"],

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from couchbase_lm_operator import names
+from couchbase_lm_operator.core.quantity import parse_seconds
+
+if TYPE_CHECKING:
+    from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
 
 Part = dict[str, Any]
 
@@ -49,8 +55,8 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Workload:
-    """Deployment and Service of one resource."""
+class Frame:
+    """Deployment and Service of one resource around its pods: what may change while those stay as they are."""
 
     name: str
     namespace: str
@@ -60,7 +66,31 @@ class Workload:
     max_surge: int | str
     max_unavailable: int | str
     progress_deadline_seconds: int
-    pod: Pod
     service_type: str
     service_port: int
     service_annotations: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Deployment and Service of one resource."""
+
+    frame: Frame
+    pod: Pod
+
+
+def frame(spec: LMCacheCouchbaseSpec, namespace: str, name: str) -> Frame:
+    """Return what surrounds the pods of a resource; it needs nothing but the spec."""
+    return Frame(
+        name=name,
+        namespace=namespace,
+        labels=names.child_labels(name),
+        selector=names.selector_labels(name),
+        replicas=spec.replicas,
+        max_surge=spec.rollout.max_surge,
+        max_unavailable=spec.rollout.max_unavailable,
+        progress_deadline_seconds=2 * parse_seconds(spec.engine.startup_timeout),
+        service_type=spec.service.type,
+        service_port=spec.service.port,
+        service_annotations=dict(spec.service.annotations),
+    )
