@@ -23,10 +23,10 @@ def cluster() -> Iterator[RunningEmulator]:
         yield emulator
 
 
-@pytest.fixture
-def driver(cluster: RunningEmulator) -> Iterator[Driver]:
+@pytest.fixture(params=["direct", "sdk"])
+def driver(cluster: RunningEmulator, request: pytest.FixtureRequest) -> Iterator[Driver]:
     adapter = create_adapter(
-        Place(cluster, "nodes", "direct").params | {"kv_timeout_seconds": 1.0, "task_deadline_seconds": 2.0}
+        Place(cluster, "nodes", request.param).params | {"kv_timeout_seconds": 1.0, "task_deadline_seconds": 2.0}
     )
     yield Driver(adapter)
     adapter.close()

@@ -46,6 +46,7 @@ class Connected:
     """A connection that is always there."""
 
     call_timeout_seconds = 5.0
+    is_partial = False
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents

@@ -3,6 +3,9 @@
 The state decides what happens to the adapter's tasks. Only while it is *ready* do they talk to Couchbase;
 otherwise they end at once as misses, so that an outage costs a request nothing but its cache. The probe
 goes on meanwhile and brings the state back by itself.
+
+Calls without an answer are a reason to probe at once, but only the probe, which meets every data node, tells
+an outage from one node that is down: that costs what is on it, and nothing else.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ logger = logging.getLogger(__name__)
 PROBE_INTERVAL_SECONDS = 5.0
 _OUTAGE_PROBE_INTERVAL_SECONDS = 1.0
 _PROBE_TIMEOUT_SECONDS = 2.0
+_LEAST_BETWEEN_PROBES_SECONDS = 0.2
+_SILENCE_WITHOUT_PROBE_SECONDS = 10.0
+"""After so much silence calls decide by themselves: the probe must be waiting for an attempt to connect."""
 _SUSPECT_CALL_TIMEOUT_SECONDS = 2.0
 _PARTIAL_LOOKUP_TIMEOUT_SECONDS = 0.5
 _ENOUGH_TO_ANSWER_SECONDS = 1.0
@@ -38,9 +44,10 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 60.0, 3600.0
 _ATTEMPT_SHARE = 0.8
 """Part of ``connect_timeout_seconds`` for one attempt: it must fail, and say why, before a strict start gives up."""
 _CALLS_WITHOUT_ANSWER = 2
-"""So many calls in a row in which no document got an answer turn *ready* into *unavailable*."""
+"""So many calls in a row in which no document got an answer are needed to go without the probe."""
 
 _NO_ANSWER = (Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.DENIED)
+_SAYS_NOTHING = (Outcome.REVOKED, Outcome.CONGESTED)
 
 
 class ConnectionState(enum.Enum):
@@ -74,6 +81,7 @@ class Connection:
         self._open_transport = open_transport
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        self._ended = threading.Event()
         self._changed = threading.Condition(self._lock)
         self._state = ConnectionState.CONNECTING
         self._transport: Transport | None = None
@@ -84,6 +92,8 @@ class Connection:
         self._partial = False
         self._write_denied = False
         self._unanswered_calls = 0
+        self._silent_since = 0.0
+        self._heard_at = 0.0
         self._outage_since = time.monotonic()
         self._retry_pause_seconds = FIRST_RETRY_SECONDS
         self._retry_at = 0.0
@@ -124,43 +134,54 @@ class Connection:
         limit = self.call_timeout_seconds
         return min(limit, _PARTIAL_LOOKUP_TIMEOUT_SECONDS) if self._partial else limit
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether the last probe found nodes that answer beside others that do not."""
+        return self._partial
+
     def note(self, outcomes: Sequence[Outcome], began: float) -> None:
-        """Learn from a finished call; a few calls without any answer stop all traffic until a probe succeeds.
+        """Learn from a finished call: documents without an answer make the probe look at once.
 
         Args:
             outcomes: what became of the call's documents.
             began: moment on the monotonic clock at which it was made. A call that a task's deadline cut
                 short says nothing about the server.
         """
-        told = [outcome for outcome in outcomes if outcome is not Outcome.REVOKED]
-        if told:
-            self._count_silence(told, began, silent=all(outcome in _NO_ANSWER for outcome in told))
+        self._listen(outcomes, began, _NO_ANSWER)
 
     def note_write(self, outcomes: Sequence[Outcome], began: float) -> None:
         """Learn from a finished write. A user who may only read must not lose the cache of others for it."""
-        told = [outcome for outcome in outcomes if outcome is not Outcome.REVOKED]
-        if not told:
-            return
-        denied = Outcome.DENIED in told
+        denied = Outcome.DENIED in outcomes
         with self._lock:
             news = denied and not self._write_denied
-            if denied or Outcome.OK in told:
+            if denied or Outcome.OK in outcomes:
                 self._write_denied = denied
         if news:
             logger.warning("Nothing can be stored: %s", _WRITE_DENIED_REASON)
-        silent = all(outcome in (Outcome.TIMEOUT, Outcome.UNREACHABLE) for outcome in told)
-        self._count_silence(told, began, silent=silent)
+        self._listen(outcomes, began, (Outcome.TIMEOUT, Outcome.UNREACHABLE))
 
-    def _count_silence(self, told: Sequence[Outcome], began: float, *, silent: bool) -> None:
+    def _listen(self, outcomes: Sequence[Outcome], began: float, no_answer: tuple[Outcome, ...]) -> None:
+        told = [outcome for outcome in outcomes if outcome not in _SAYS_NOTHING]
+        unanswered = {outcome for outcome in told if outcome in no_answer}
         patience = min(_ENOUGH_TO_ANSWER_SECONDS, 0.9 * self._settings.kv_timeout_seconds)
-        if silent and Outcome.TIMEOUT in told and time.monotonic() - began < patience:
+        now = time.monotonic()
+        if Outcome.TIMEOUT in unanswered and now - began < patience:
+            unanswered.discard(Outcome.TIMEOUT)
+            told = [outcome for outcome in told if outcome is not Outcome.TIMEOUT]
+        if not told:
             return
+        silent = all(outcome in unanswered for outcome in told)
         with self._lock:
-            self._unanswered_calls = self._unanswered_calls + 1 if silent else 0
-            outage = self._unanswered_calls >= _CALLS_WITHOUT_ANSWER and self._state is ConnectionState.READY
+            if not silent:
+                self._unanswered_calls, self._heard_at = 0, now
+            else:
+                self._silent_since = self._silent_since if self._unanswered_calls else now
+                self._unanswered_calls += 1
+            lasting = silent and now - self._silent_since > _SILENCE_WITHOUT_PROBE_SECONDS
+            outage = lasting and self._unanswered_calls >= _CALLS_WITHOUT_ANSWER
         if outage:
-            self._lose(_DENIED_REASON if set(told) == {Outcome.DENIED} else "Couchbase does not answer")
-        if silent:
+            self._lose(_DENIED_REASON if unanswered == {Outcome.DENIED} else _SILENT_REASON)
+        if unanswered and not self._partial:
             self._wake.set()
 
     def status(self) -> dict[str, object]:
@@ -188,6 +209,7 @@ class Connection:
                 return
             self._state = ConnectionState.CLOSED
             self._changed.notify_all()
+        self._ended.set()
         self._wake.set()
         if self._thread.is_alive():
             # An attempt to connect under way ends by its own timeout; the thread is a daemon.
@@ -199,6 +221,7 @@ class Connection:
     def _run(self) -> None:
         backoff = _FIRST_BACKOFF_SECONDS
         while not self._is_closed():
+            began = time.monotonic()
             try:
                 attempted = self._needs_connection()
                 good = self._connect() if attempted else self._probe()
@@ -216,16 +239,12 @@ class Connection:
                 wait = PROBE_INTERVAL_SECONDS if good else _OUTAGE_PROBE_INTERVAL_SECONDS
             if wait and not self._is_closed():
                 self._wake.wait(wait)
-                self._pace()
+                # Calls that fail in quick succession wake it each time: that must not become a busy loop.
+                self._ended.wait(max(0.0, began + _LEAST_BETWEEN_PROBES_SECONDS - time.monotonic()))
+                self._wake.clear()
 
     def _is_closed(self) -> bool:
         return self._state is ConnectionState.CLOSED
-
-    def _pace(self) -> None:
-        """Forget wake-ups; those that come in quick succession must not become a busy loop."""
-        self._wake.clear()
-        if self._state is ConnectionState.UNAVAILABLE:
-            self._wake.wait(0.2)
 
     def _needs_connection(self) -> bool:
         if self._transport is None or self._reason == _DENIED_REASON:
@@ -286,16 +305,19 @@ class Connection:
         transport = self._transport
         if transport is None:
             return False
+        began = time.monotonic()
         outcomes = transport.exists(PROBE_KEYS, min(_PROBE_TIMEOUT_SECONDS, self._settings.kv_timeout_seconds))
-        answered = [outcome in (Outcome.OK, Outcome.MISSING) for outcome in outcomes]
+        told = [outcome for outcome in outcomes if outcome not in _SAYS_NOTHING]
+        answered = [outcome in (Outcome.OK, Outcome.MISSING) for outcome in told]
         self._probed_at = time.monotonic()
         if any(answered):
             self._recover(partial=not all(answered))
-        elif Outcome.DENIED in outcomes:
+        elif Outcome.DENIED in told:
             self._lose(_DENIED_REASON)
-        else:
-            self._lose("Couchbase does not answer")
-        return all(answered)
+        elif told and self._heard_at < began:
+            self._lose(_SILENT_REASON)
+        # Else a call was answered meanwhile: the probe only waited behind the megabytes of others.
+        return bool(told) and all(answered)
 
     def _recover(self, *, partial: bool) -> None:
         with self._changed:
@@ -336,5 +358,6 @@ class Connection:
             transport.close()
 
 
+_SILENT_REASON = "Couchbase does not answer"
 _DENIED_REASON = "the user may not use the collection, or the collection is gone"
 _WRITE_DENIED_REASON = "the user may read but not write: it lacks the role data_writer"

@@ -2,14 +2,13 @@
 
 Stores overwrite: keys name their content, but computing a chunk twice need not give the same bytes. An
 object whose manifest is in the bucket already with the very same checksums is not sent again. Whatever
-Couchbase asks to try later is tried again with growing pauses until the task's deadline. As with loads, one
-call is for several megabytes: a part of one large object, or many small ones.
+Couchbase asks to try later is tried again (:mod:`couchbase_lm_cache.insisting`). As with loads, one call is
+for several megabytes: a part of one large object, or many small ones.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from couchbase_lm_cache.batching import batches, grouped
 from couchbase_lm_cache.complaints import Complaints
 from couchbase_lm_cache.errors import BufferRevokedError, ManifestError
+from couchbase_lm_cache.insisting import Insistence
 from couchbase_lm_cache.keys import shard_key
 from couchbase_lm_cache.sharding import Manifest, ShardRange, checksum, parse_manifest, split
 from couchbase_lm_cache.tasks import Countdown
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 logger = logging.getLogger(__name__)
-
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.05, 2.0
-_WORTH_REPEATING = (Outcome.BUSY, Outcome.TIMEOUT, Outcome.UNREACHABLE)
 
 _WHY_NOT_STORED = {
     Outcome.REVOKED: "its deadline came first; Couchbase is too slow or out of memory for what is computed",
@@ -165,6 +162,10 @@ class Storer:
 
     def _replace(self, task: Task[object], pairs: Sequence[tuple[ObjectStore, Document]], settle: Countdown) -> None:
         """Send objects, after the manifests of those have gone whose shards must not be overwritten one by one."""
+        if self._connection.is_partial:
+            # The node of its manifest is silent while others answer: its shards need not be sent at all.
+            self._give_up([store for store, present in pairs if _is_silent(present)], Outcome.TIMEOUT, settle)
+            pairs = [(store, present) for store, present in pairs if not _is_silent(present)]
         ready = [store for store, present in pairs if _is_safe_to_overwrite(present)]
         unsafe = [store for store, present in pairs if not _is_safe_to_overwrite(present)]
         if unsafe:
@@ -280,34 +281,10 @@ class Storer:
         attempt: Callable[[Transport, Sequence[_Item]], list[Outcome]],
         conclude: Callable[[Sequence[tuple[_Item, Outcome]]], None],
     ) -> None:
-        """Repeat what Couchbase may accept later, until the deadline; REVOKED when that has come.
-
-        Each item is concluded as soon as its outcome is final: the others must not wait for one that is put off.
-        """
-        left = list(range(len(items)))
-        pause = _FIRST_PAUSE_SECONDS
-        while left and not task.ended.is_set():
-            transport = self._connection.transport()
-            if transport is None:
-                conclude([(items[position], Outcome.TIMEOUT) for position in left])
-                return
-            began = time.monotonic()
-            answers = attempt(transport, [items[position] for position in left])
-            self._connection.note_write(answers, began)
-            told = list(zip(left, answers, strict=True))
-            left = [position for position, outcome in told if outcome in _WORTH_REPEATING]
-            final = [(items[position], outcome) for position, outcome in told if outcome not in _WORTH_REPEATING]
-            if not left:
-                conclude(final)
-            elif final:
-                self._workers.submit(task, partial(conclude, final))
-            if left:
-                self._tallies.count("store_retries")
-                # Different lengths keep servers that were refused together from coming back together.
-                task.ended.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret depends on it
-                pause = min(2 * pause, _LAST_PAUSE_SECONDS)
-        if left:
-            conclude([(items[position], Outcome.REVOKED) for position in left])
+        """Repeat what Couchbase may accept later; each item is concluded as soon as its outcome is final."""
+        Insistence(
+            task, attempt, conclude, connection=self._connection, workers=self._workers, tallies=self._tallies
+        ).run(items)
 
     def _settle(self, stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Note that objects can be loaded now."""
@@ -322,6 +299,8 @@ class Storer:
         settle.some_done(len(stores))
 
     def _give_up(self, stores: Sequence[ObjectStore], outcome: Outcome, settle: Countdown) -> None:
+        if not stores:
+            return
         self._tallies.count(f"stores_failed_{outcome.value}", len(stores))
         if outcome in _WHY_NOT_STORED:
             self._complaints.warn(outcome.value, f"A chunk was not stored in Couchbase: {_WHY_NOT_STORED[outcome]}")
@@ -350,6 +329,10 @@ def _add_sums(store: ObjectStore, shards: Sequence[ShardRange]) -> bool:
 def _shard_write(store: ObjectStore, shard: ShardRange) -> ShardWrite:
     key = store.key if store.is_whole else shard_key(store.key, shard.index)
     return ShardWrite(key, store.buffer, shard.start, shard.end)
+
+
+def _is_silent(present: Document) -> bool:
+    return present.outcome is Outcome.TIMEOUT
 
 
 def _is_safe_to_overwrite(present: Document) -> bool:

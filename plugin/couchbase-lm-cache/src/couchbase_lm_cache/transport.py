@@ -35,6 +35,8 @@ class Outcome(enum.Enum):
     """The task ended meanwhile; nothing was touched."""
     BUSY = "busy"
     """Couchbase asked to try later (out of memory, or the connection was replaced)."""
+    CONGESTED = "congested"
+    """The way to its data node was full: no connection was free in time, or the time ended while it arrived."""
     TIMEOUT = "timeout"
     """No answer in time."""
     UNREACHABLE = "unreachable"

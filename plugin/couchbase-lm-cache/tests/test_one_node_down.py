@@ -1,0 +1,126 @@
+"""One of three data nodes is down: that costs what is on it, and nothing else, by either transport."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator
+
+import pytest
+from conftest import BUCKET, SCOPE, Place, prepare
+from lmcache.v1.distributed.api import ObjectKey
+from lmcache_parts import KIB, Driver, L1Memory, content, create_adapter, keys
+from observing import count, is_healthy, wait_until
+
+from couchbase_lm_cache.keys import object_key, shard_key
+from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+
+DEAD = 1
+SIZE, COUNT = 512 * KIB, 120
+TASK_DEADLINE_SECONDS = 10.0
+STORE_DEADLINE_SECONDS = 4 * TASK_DEADLINE_SECONDS
+
+
+@pytest.fixture
+def cluster() -> Iterator[RunningEmulator]:
+    with running_emulator(nodes=3) as emulator:
+        prepare(emulator)
+        emulator.create_collection(BUCKET, SCOPE, "nodes")
+        yield emulator
+
+
+@pytest.fixture(params=["direct", "sdk"])
+def place(cluster: RunningEmulator, request: pytest.FixtureRequest) -> Place:
+    return Place(cluster, "nodes", request.param)
+
+
+@pytest.fixture
+def driver(place: Place) -> Iterator[Driver]:
+    limits = {"kv_timeout_seconds": 1.0, "task_deadline_seconds": TASK_DEADLINE_SECONDS}
+    adapter = create_adapter(place.params | limits)
+    yield Driver(adapter)
+    adapter.close()
+
+
+def is_alive(place: Place, name: ObjectKey, *, shards: int) -> bool:
+    """Say whether all documents of an object belong to nodes that are up."""
+    owners = place.emulator.call(lambda emulator: list(emulator.cluster.buckets[BUCKET].documents.owners))
+    key = object_key(
+        "",
+        model_name=name.model_name,
+        kv_rank=name.kv_rank,
+        object_group_id=name.object_group_id,
+        chunk_hash=name.chunk_hash,
+        cache_salt=name.cache_salt,
+    )
+    documents = [key, *(shard_key(key, index) for index in range(shards))]
+    return all(owners[(zlib.crc32(one.encode()) >> 16 & 0x7FFF) % len(owners)] != DEAD for one in documents)
+
+
+def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
+    place: Place, driver: Driver, l1: L1Memory
+) -> None:
+    names, objects = keys(COUNT), l1.filled(*[SIZE] * COUNT)
+    alive = [is_alive(place, name, shards=1) for name in names]
+    assert COUNT / 4 < sum(alive) < COUNT
+    place.emulator.kill_node(DEAD)
+
+    begun = time.monotonic()
+    assert not driver.store(names, objects).is_successful()
+    took = time.monotonic() - begun
+    assert took < STORE_DEADLINE_SECONDS / 4, "the task waits for a node that is down"
+    assert driver.lookup(names) == alive, "an object whose node is down must not cost its neighbours"
+    assert count(driver, "objects_stored") == sum(alive)
+
+    kept = [name for name, is_there in zip(names, alive, strict=True) if is_there]
+    originals = [item for item, is_there in zip(objects, alive, strict=True) if is_there]
+    places = l1.take(*[SIZE] * len(kept))
+    begun = time.monotonic()
+    assert driver.load(kept, places) == [True] * len(kept)
+    assert [content(item) for item in places] == [content(item) for item in originals]
+    assert driver.store(kept, l1.filled(*[SIZE] * len(kept), seed=1)).is_successful()
+    assert time.monotonic() - begun < 3, "objects of live nodes are slow while another node is down"
+
+
+def test_stores_go_on_beside_those_that_wait_for_a_node(place: Place, driver: Driver, l1: L1Memory) -> None:
+    """More tasks than there are threads that store."""
+    names = keys(400)
+    dead = [name for name in names if not is_alive(place, name, shards=1)][:12]
+    live = [name for name in names if is_alive(place, name, shards=1)][:4]
+    place.emulator.kill_node(DEAD)
+    hopeless = [driver.adapter.submit_store_task([name], l1.filled(SIZE)) for name in dead]
+    begun = time.monotonic()
+    assert driver.store(live, l1.filled(*[SIZE] * len(live))).is_successful()
+    assert time.monotonic() - begun < STORE_DEADLINE_SECONDS / 4
+    assert not any(driver.stored(task).is_successful() for task in hopeless)
+    assert driver.lookup(dead + live) == [False] * len(dead) + [True] * len(live)
+
+
+def test_a_node_that_comes_back_soon_gets_what_was_meant_for_it(place: Place, driver: Driver, l1: L1Memory) -> None:
+    names = keys(12)
+    place.emulator.kill_node(DEAD)
+    task = driver.adapter.submit_store_task(names, l1.filled(*[SIZE] * len(names)))
+    wait_until(lambda: count(driver, "store_retries") > 0 or place.transport == "sdk", "the first attempt")
+    place.emulator.revive_node(DEAD)
+    assert driver.stored(task).is_successful()
+    assert driver.lookup(names) == [True] * len(names)
+
+
+@pytest.mark.usefixtures("eager_probes")
+def test_requests_for_objects_of_the_dead_node_alone_are_no_outage(place: Place, driver: Driver, l1: L1Memory) -> None:
+    names = keys(60)
+    assert driver.store(names, l1.filled(*[KIB] * len(names))).is_successful()
+    live = [name for name in names if is_alive(place, name, shards=1)]
+    dead = [name for name in names if not is_alive(place, name, shards=0)]
+    place.emulator.kill_node(DEAD)
+    # From the first moment on, before and after the connection has noticed the node.
+    for turn in range(4):
+        for name in dead[turn : turn + 2]:
+            assert driver.lookup([name]) == [False]
+            assert driver.load([name], l1.take(KIB)) == [False]
+        assert driver.adapter.report_status()["connection_state"] == "ready"
+        assert driver.lookup([live[turn]]) == [True]
+        assert driver.load([live[turn]], l1.take(KIB)) == [True]
+    place.emulator.revive_node(DEAD)
+    wait_until(lambda: is_healthy(driver), "recovery")
+    assert driver.lookup(live) == [True] * len(live)
