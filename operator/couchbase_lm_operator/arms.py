@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from couchbase_lm_operator import workload_arm
@@ -29,7 +28,8 @@ from couchbase_lm_operator.io import credentials
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 from couchbase_lm_operator.metrics import CACHE_HEALTHY
-from couchbase_lm_operator.provision_arm import Arm
+from couchbase_lm_operator.provision_arm import Arm, give_up_look
+from couchbase_lm_operator.work_queue import Key
 from couchbase_lm_operator.workload_arm import Applied
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.memory import Memory
     from couchbase_lm_operator.status_writer import StatusWriter
+    from couchbase_lm_operator.visits import Visits
 
 logger = logging.getLogger(__name__)
 
@@ -55,16 +56,12 @@ _B = TypeVar("_B")
 
 @dataclass(frozen=True)
 class Arms:
-    """Both arms; ``per_cluster`` passes at most talk to the same Couchbase at a time."""
+    """Both arms."""
 
     cluster: Cluster
     defaults: Defaults
     guard: AddressGuard
-    per_cluster: int
-    _slots: dict[str, asyncio.Semaphore] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_slots", defaultdict(lambda: asyncio.Semaphore(self.per_cluster)))
+    visits: Visits
 
     async def work(
         self, spec: LMCacheCouchbaseSpec, observed: Observed, writer: StatusWriter, memory: Memory
@@ -94,14 +91,14 @@ class Arms:
             return _after(replace(progress, plan=plan), await self._hold(spec, observed, user))
         couchbase = self._couchbase(spec, plan.couchbase, observed, user)
         provisioned, applied = await _both(
-            self._provision(couchbase, observed, writer), self._apply(spec, plan, observed)
+            self._provision(couchbase, observed, writer, memory), self._apply(spec, plan, observed)
         )
         progress = _after(replace(progress, plan=plan, provisioned=provisioned), applied)
         if not progress.is_provisioned:
             memory.couchbase = memory.cache = None
         elif isinstance(couchbase, CouchbaseCluster):
             memory.couchbase = couchbase
-        if provisioned.is_done and memory.cache is None:
+        if provisioned is not None and provisioned.is_done and memory.cache is None:
             # the proof of login just made is much like a probe: the first need not be waited for
             memory.cache = HEALTHY
             CACHE_HEALTHY.labels(observed.namespace, observed.name).set(1.0)
@@ -162,14 +159,14 @@ class Arms:
         )
 
     async def _provision(
-        self, couchbase: CouchbaseCluster | Provisioned, observed: Observed, writer: StatusWriter
-    ) -> Provisioned:
+        self, couchbase: CouchbaseCluster | Provisioned, observed: Observed, writer: StatusWriter, memory: Memory
+    ) -> Provisioned | None:
         if isinstance(couchbase, Provisioned):
+            give_up_look(memory)
             return couchbase
-        goal = couchbase.goal
-        arm = Arm(couchbase, observed.generation, _rival(goal, observed), writer.save_record)
-        async with self._slots[goal.connection_string]:
-            return await arm.provision()
+        key = Key(observed.namespace, observed.name)
+        arm = Arm(couchbase, key, self.visits, memory, writer.save_record)
+        return await arm.provision(observed.generation, _rival(couchbase.goal, observed))
 
 
 def _after(progress: Progress, applied: Applied) -> Progress:

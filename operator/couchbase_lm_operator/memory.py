@@ -6,6 +6,7 @@ hands results of the patrol to the next pass.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,28 +14,37 @@ from typing import TYPE_CHECKING
 from couchbase_lm_operator.metrics import CACHE_HEALTHY
 
 if TYPE_CHECKING:
+    from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
     from couchbase_lm_operator.core.observed import Manifest
-    from couchbase_lm_operator.core.progress import CacheHealth
+    from couchbase_lm_operator.core.progress import CacheHealth, Provisioned
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+    from couchbase_lm_operator.visits import Visit
     from couchbase_lm_operator.work_queue import Key
+
+_OWN_VERSIONS = 16
 
 
 @dataclass
 class Memory:
     """One resource.
 
-    ``seen_version`` is the newest resource version that an event told or a write of ours returned.
+    ``seen_version`` is the newest resource version that an event told or a write of ours returned, ``own_versions``
+    are the last that writes of ours returned: a pass writes more than once, and each write comes back as an event.
     ``troubled_since`` is the monotonic time since which passes end in waiting or failure, ``unseen_since`` that
     since which pods serve without having told what they store.
+    ``visit`` is what Couchbase is being asked, ``provisioned`` what was told last of how far it came, with its goal.
     ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``references`` are the
     versions of the objects that the spec names. ``tombstone`` is the last body of a resource that is gone,
     ``removing_since`` the monotonic time of the first try to remove what it left.
     """
 
     seen_version: str = ""
+    own_versions: deque[str] = field(default_factory=lambda: deque(maxlen=_OWN_VERSIONS))
     generation: int = 0
     troubled_since: float | None = None
     unseen_since: float | None = None
+    visit: Visit | None = None
+    provisioned: tuple[CouchbaseGoal, Provisioned] | None = None
     couchbase: CouchbaseCluster | None = None
     cache: CacheHealth | None = None
     cache_failures: int = 0

@@ -1,4 +1,8 @@
-"""The provisioning arm of a pass: look at Couchbase, decide, write, until nothing is left to do now."""
+"""The provisioning arm of a pass: take up what Couchbase answered, decide, save, and send the next visit.
+
+A pass waits for its visits a short while only. What is not back by then goes on beside the passes and asks for
+another one when it ends; until then status tells what was known before.
+"""
 
 from __future__ import annotations
 
@@ -14,67 +18,132 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from couchbase_lm_operator.core.couchbase.provisioning import ProvisioningDecision
-    from couchbase_lm_operator.core.couchbase_state import BucketRecord
+    from couchbase_lm_operator.core.couchbase_state import (
+        BucketRecord,
+        CouchbaseGoal,
+        CouchbaseState,
+        CouchbaseTrouble,
+    )
     from couchbase_lm_operator.core.verdict import Refuse
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+    from couchbase_lm_operator.memory import Memory
+    from couchbase_lm_operator.visits import Finding, Visit, Visits
+    from couchbase_lm_operator.work_queue import Key
+
+    Judge = Callable[[CouchbaseGoal, CouchbaseState | CouchbaseTrouble | None], ProvisioningDecision]
 
 logger = logging.getLogger(__name__)
 
-# bucket, keyspace, user, proof: one more round than a first provisioning has stages
-_MAX_ROUNDS = 5
+# bucket, keyspace, user, proof: one more round than a first provisioning has stages, after a first look
+_MAX_ROUNDS = 6
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One resource's work at Couchbase. ``save_record`` puts a record into status before steps rely on it."""
+    """One resource's work at Couchbase. ``save_record`` puts a record into status before steps rely on it.
+
+    The visit under way is in ``memory``: one that only looks is given up when something else is to be asked, one
+    that executes steps is always seen to its end.
+    """
 
     couchbase: CouchbaseCluster
-    generation: int
-    rival: Refuse | None
+    key: Key
+    visits: Visits
+    memory: Memory
     save_record: Callable[[BucketRecord], Awaitable[None]]
 
-    async def provision(self) -> Provisioned:
-        """Work towards the goal as far as it goes without waiting."""
+    async def provision(self, generation: int, rival: Refuse | None) -> Provisioned | None:
+        """Work towards the goal as far as it goes without waiting long; None when nothing is known yet."""
         has_credentials = self.couchbase.user is not None
 
-        async def look(couchbase: CouchbaseCluster) -> ProvisioningDecision:
-            seen = await couchbase.read() if self.rival is None else None
-            return decide(
-                couchbase.goal,
-                seen,
-                credentials_present=has_credentials,
-                generation=self.generation,
-                rival=self.rival,
-            )
+        def judge(goal: CouchbaseGoal, seen: CouchbaseState | CouchbaseTrouble | None) -> ProvisioningDecision:
+            return decide(goal, seen, credentials_present=has_credentials, generation=generation, rival=rival)
 
-        return await self._rounds(look)
+        if rival is not None:
+            give_up_look(self.memory)
+            return _told(judge(self.couchbase.goal, None), self.couchbase)
+        with self.visits.patience(self.couchbase) as until:
+            return await self._rounds(judge, until)
 
-    async def remove(self) -> Provisioned:
-        """Remove what a deleted resource owned."""
+    async def remove(self) -> Provisioned | None:
+        """Remove what a deleted resource owned; None when nothing is known yet."""
+        with self.visits.patience(self.couchbase) as until:
+            return await self._rounds(decide_removal, until)
 
-        async def look(couchbase: CouchbaseCluster) -> ProvisioningDecision:
-            return decide_removal(couchbase.goal, await couchbase.read())
-
-        return await self._rounds(look)
-
-    async def _rounds(self, look: Callable[[CouchbaseCluster], Awaitable[ProvisioningDecision]]) -> Provisioned:
-        couchbase = self.couchbase
-        for _ in range(_MAX_ROUNDS):
-            before = couchbase.goal.record
-            decision = await look(couchbase)
-            if decision.record is not None and decision.record != couchbase.goal.record:
-                await self.save_record(decision.record)
-                couchbase = replace(couchbase, goal=replace(couchbase.goal, record=decision.record))
-            outcome = await couchbase.execute(decision.steps)
-            for step in decision.steps:
-                COUCHBASE_STEPS.labels(type(step).__name__, "asked" if outcome is None else "stopped").inc()
-                logger.info(
-                    "asked Couchbase", extra={"step": type(step).__name__, "bucket": couchbase.goal.bucket.name}
-                )
-            verdict = verdict_after(decision, couchbase.goal, outcome)
-            record = record_after(decision, before, outcome)
-            if record is not None and record != decision.record:
-                await self.save_record(record)
-            if not decision.steps or outcome is not None:
+    async def _rounds(self, judge: Judge, until: float) -> Provisioned | None:
+        couchbase, told = self.couchbase, None
+        for rounds_left in reversed(range(_MAX_ROUNDS)):
+            visit = self._visit(couchbase)
+            if not await visit.has_ended(until):
+                visit.when_ended(lambda: self.visits.wake(self.key))
+                told = told or self._remembered(couchbase)
                 break
-        return Provisioned(decision.stage, verdict, record or couchbase.goal.record, decision.facts)
+            finding, is_own = self._finding(visit), visit.is_for(couchbase)
+            if visit.decision is not None:
+                record = record_after(visit.decision, visit.before, finding.outcome)
+                couchbase = await self._with_record(couchbase, record)
+                _log(visit, visit.decision, finding)
+                verdict = verdict_after(visit.decision, visit.couchbase.goal, finding.outcome)
+                told = replace(_told(visit.decision, couchbase), verdict=verdict) if is_own else None
+            self.memory.visit = None  # not before its record is safe
+            if told is not None and finding.outcome is not None:
+                break
+            if not is_own or not finding.is_fresh:
+                continue
+            decision, before = judge(couchbase.goal, finding.seen), couchbase.goal.record
+            couchbase = await self._with_record(couchbase, decision.record)
+            told = _told(decision, couchbase)
+            if not decision.steps or not rounds_left:
+                break
+            self.memory.visit = self.visits.execute(couchbase, decision, before)
+        if told is not None:
+            self.memory.provisioned = (couchbase.goal, told)
+        return told
+
+    def _finding(self, visit: Visit) -> Finding:
+        try:
+            return visit.task.result()
+        except BaseException:
+            self.memory.visit = None  # the next pass must not meet the same again
+            raise
+
+    def _visit(self, couchbase: CouchbaseCluster) -> Visit:
+        """Return the visit under way, or a new look."""
+        visit = self.memory.visit
+        if visit is not None and (visit.decision is not None or visit.is_for(couchbase)):
+            return visit
+        give_up_look(self.memory)
+        visit = self.memory.visit = self.visits.look(couchbase)
+        return visit
+
+    async def _with_record(self, couchbase: CouchbaseCluster, record: BucketRecord | None) -> CouchbaseCluster:
+        if record is None or record == couchbase.goal.record:
+            return couchbase
+        await self.save_record(record)
+        return replace(couchbase, goal=replace(couchbase.goal, record=record))
+
+    def _remembered(self, couchbase: CouchbaseCluster) -> Provisioned | None:
+        """Return how far an earlier pass found the same goal."""
+        if self.memory.provisioned is None:
+            return None
+        goal, told = self.memory.provisioned
+        is_same = replace(goal, record=None) == replace(couchbase.goal, record=None)
+        return replace(told, record=couchbase.goal.record) if is_same else None
+
+
+def give_up_look(memory: Memory) -> None:
+    """Give up the visit under way if it only looks."""
+    if memory.visit is not None and memory.visit.decision is None:
+        memory.visit.task.cancel()
+        memory.visit = None
+
+
+def _told(decision: ProvisioningDecision, couchbase: CouchbaseCluster) -> Provisioned:
+    return Provisioned(decision.stage, decision.verdict, couchbase.goal.record, decision.facts)
+
+
+def _log(visit: Visit, decision: ProvisioningDecision, finding: Finding) -> None:
+    for step in decision.steps:
+        COUCHBASE_STEPS.labels(type(step).__name__, "asked" if finding.outcome is None else "stopped").inc()
+        what = {"step": type(step).__name__, "bucket": visit.couchbase.goal.bucket.name}
+        logger.info("asked Couchbase", extra=what)

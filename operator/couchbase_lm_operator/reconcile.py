@@ -152,7 +152,7 @@ class Reconciler:
         memory.couchbase = None
         if memory.removing_since is None:
             memory.removing_since = time.monotonic()
-        return await self.remover.remove(resource)
+        return await self.remover.remove(resource, memory)
 
     def _delay(self, progress: Progress, memory: Memory) -> float:
         verdicts: list[Verdict] = [progress.verdict]

@@ -21,12 +21,15 @@ from couchbase_lm_operator.core.verdict import Proceed
 from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 from couchbase_lm_operator.provision_arm import Arm
+from couchbase_lm_operator.work_queue import Key
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.core.couchbase_state import BucketRecord
     from couchbase_lm_operator.core.observed import Manifest
     from couchbase_lm_operator.gather import Gatherer
     from couchbase_lm_operator.io.addresses import AddressGuard
+    from couchbase_lm_operator.memory import Memory
+    from couchbase_lm_operator.visits import Visits
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +53,10 @@ class Remover:
 
     gatherer: Gatherer
     guard: AddressGuard
+    visits: Visits
 
-    async def remove(self, resource: Manifest) -> Remains | None:
-        """Work on the removal; return None when nothing is left to do.
+    async def remove(self, resource: Manifest, memory: Memory) -> Remains | None:
+        """Work on the removal without waiting long; return None when nothing is left to do.
 
         Raises:
             ClusterError: the API server did not answer.
@@ -79,7 +83,10 @@ class Remover:
             trust=TlsTrust(ca_pem, spec.tls.insecure_skip_verify if spec.tls else False),
             guard=self.guard,
         )
-        done = await Arm(couchbase, 0, None, _keep_nothing).remove()
+        key = Key(namespace, str(resource["metadata"]["name"]))
+        done = await Arm(couchbase, key, self.visits, memory, _keep_nothing).remove()
+        if done is None:
+            return Remains("Couchbase has not answered yet.", PATIENCE_SECONDS)
         return None if isinstance(done.verdict, Proceed) else Remains(done.verdict.message, PATIENCE_SECONDS)
 
 

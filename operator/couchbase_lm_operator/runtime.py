@@ -28,6 +28,7 @@ from couchbase_lm_operator.memory import Memories
 from couchbase_lm_operator.patrol import Patrol
 from couchbase_lm_operator.reconcile import Reconciler
 from couchbase_lm_operator.removal import Remover
+from couchbase_lm_operator.visits import Visits
 from couchbase_lm_operator.work_queue import Key, WorkQueue
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class Runtime:
         guard = await guard_for(
             [Address(server.hostname or "", server.port or 443), Address("kubernetes.default.svc", 443)]
         )
-        reconciler = make_reconciler(cluster, guard, settings, self.memories)
+        visits = Visits(settings.provisioning_per_cluster, max(settings.workers // 2, 1), self.wake)
+        self._stack.push_async_callback(visits.close)
+        reconciler = make_reconciler(cluster, guard, settings, self.memories, visits)
         queue = self._queue = WorkQueue(reconciler.run, workers=settings.workers, clock=time.monotonic)
         watchdog = Watchdog(time.monotonic, _limits(settings))
         patrol = Patrol(cluster, settings.namespaces, queue, self.memories, watchdog.beat)
@@ -137,7 +140,7 @@ class Runtime:
     def note_change(self, key: Key, resource_version: str) -> None:
         """Wake a resource, unless the event only echoes our own write."""
         memory = self.memories.of(key)
-        if memory.seen_version == resource_version:
+        if resource_version == memory.seen_version or resource_version in memory.own_versions:
             return
         memory.seen_version = resource_version
         memory.tombstone = None
@@ -178,11 +181,13 @@ class Runtime:
         metrics.RESOURCES.set_function(lambda: len(self.memories))
 
 
-def make_reconciler(cluster: Cluster, guard: AddressGuard, settings: Settings, memories: Memories) -> Reconciler:
+def make_reconciler(
+    cluster: Cluster, guard: AddressGuard, settings: Settings, memories: Memories, visits: Visits
+) -> Reconciler:
     """Return the flow of passes, put together from its parts."""
     gatherer = Gatherer(cluster, ModelHub(guard), AdapterMetrics(guard), settings.namespaces)
-    arms = Arms(cluster, _defaults(settings), guard, settings.provisioning_per_cluster)
-    return Reconciler(cluster, gatherer, arms, Remover(gatherer, guard), memories, settings.resync_seconds)
+    arms = Arms(cluster, _defaults(settings), guard, visits)
+    return Reconciler(cluster, gatherer, arms, Remover(gatherer, guard, visits), memories, settings.resync_seconds)
 
 
 def _defaults(settings: Settings) -> Defaults:

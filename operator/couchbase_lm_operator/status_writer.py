@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ class StatusWriter:
         """
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self.resource.get("status") or {}
+        # on what this pass itself has written by now: a record saved on the way must not be taken back
+        progress = replace(progress, observed=replace(progress.observed, resource=self.resource))
         wanted = status.build_status(progress, now)
         change = status.difference(before, wanted)
         if not change:
@@ -76,3 +78,4 @@ class StatusWriter:
     def _take(self, answer: Manifest) -> None:
         self.resource = answer
         self.memory.seen_version = str(answer["metadata"]["resourceVersion"])
+        self.memory.own_versions.append(self.memory.seen_version)

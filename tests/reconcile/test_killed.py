@@ -13,6 +13,7 @@ from couchbase_lm_operator.io.couchbase import writing
 from couchbase_lm_operator.io.kube_api import KubeApi
 from couchbase_lm_operator.memory import Memories
 from couchbase_lm_operator.runtime import make_reconciler
+from couchbase_lm_operator.visits import Visits
 from couchbase_lm_operator.work_queue import Key
 from e2e.couchbase_emulator import running_emulator
 
@@ -95,12 +96,12 @@ async def _die_and_recover(world: World, monkeypatch: pytest.MonkeyPatch, fate: 
         patched.setattr(writing, "_execute_one", execute_mortally)
         async with MortalApi(world.server.kubeconfig) as api:
             api.fate = fate
-            mortal = make_reconciler(Cluster(api), AddressGuard(), settings, Memories())
+            mortal = make_reconciler(Cluster(api), AddressGuard(), settings, Memories(), Visits(2, 2, lambda _: None))
             try:
                 await _passes(world, mortal)
             except Killed:
                 await asyncio.sleep(0)  # whatever ran beside it finds itself dead too
-    successor = make_reconciler(world.cluster, AddressGuard(), settings, Memories())
+    successor = make_reconciler(world.cluster, AddressGuard(), settings, Memories(), Visits(2, 2, lambda _: None))
     await _passes(world, successor)
     await _assert_whole(world)
     return fate.is_dead

@@ -210,7 +210,13 @@ def _connect_trouble(error: httpx.HTTPError, endpoint: str) -> CouchbaseTrouble:
 
 def _broken_trouble(error: httpx.HTTPError | TimeoutError, endpoint: str) -> CouchbaseTrouble:
     if isinstance(error, httpx.TimeoutException | TimeoutError):
-        return CouchbaseTrouble(Trouble.UNREACHABLE, f"{endpoint} does not answer in time.", endpoint)
+        return CouchbaseTrouble(
+            Trouble.UNREACHABLE,
+            f"{endpoint} does not answer in time: check that it is the management port of "
+            "spec.couchbase.managementEndpoints or connectionString (8091, with TLS 18091), its load, and network "
+            "policies.",
+            endpoint,
+        )
     if isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error):
         return CouchbaseTrouble(
             Trouble.NOT_COUCHBASE,

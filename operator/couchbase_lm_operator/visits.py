@@ -1,0 +1,181 @@
+"""Visits to Couchbase: what is asked there runs beside the passes, so that a silent cluster holds no worker.
+
+A visit executes the steps that a pass decided, then looks. It writes nothing to Kubernetes: a pass that finds it
+ended tells what came of it and decides what follows. So each resource keeps one writer, and one visit at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from couchbase_lm_operator.core.couchbase.provisioning import ProvisioningDecision
+    from couchbase_lm_operator.core.couchbase.provisioning_steps import Step
+    from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure
+    from couchbase_lm_operator.core.couchbase_state import BucketRecord, CouchbaseState
+    from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+    from couchbase_lm_operator.work_queue import Key
+
+PATIENCE_SECONDS = 3.0
+"""How long one pass waits for its visits altogether."""
+DEADLINE_SECONDS = 45.0
+"""The longest that a visit takes, whatever Couchbase does: some ten dead addresses, or the shutdown of a bucket."""
+FRESH_SECONDS = 15.0
+"""How long what a visit saw may be acted upon."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a visit brought: ``outcome`` is what stopped its steps, ``seen`` the look after them.
+
+    ``ended_at`` is the time of the event loop.
+    """
+
+    outcome: StepFailure | CouchbaseTrouble | None
+    seen: CouchbaseState | CouchbaseTrouble | None
+    ended_at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        """Say whether it still tells how things are."""
+        return asyncio.get_running_loop().time() - self.ended_at < FRESH_SECONDS
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """One visit; ``decision`` is the one whose steps it executes, None when it only looks.
+
+    ``before`` is the record that the decision was made upon.
+    """
+
+    couchbase: CouchbaseCluster
+    decision: ProvisioningDecision | None
+    before: BucketRecord | None
+    task: asyncio.Task[Finding]
+
+    def is_for(self, couchbase: CouchbaseCluster) -> bool:
+        """Say whether it asks the same cluster the same as the same users; the record is not part of the question."""
+        return _without_record(self.couchbase) == _without_record(couchbase)
+
+    async def has_ended(self, until: float) -> bool:
+        """Wait for its end up to a time of the event loop, and say whether it has come."""
+        await asyncio.wait({self.task}, timeout=max(until - asyncio.get_running_loop().time(), 0.0))
+        return self.task.done()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call once it has ended, but not when it is given up."""
+        self.task.add_done_callback(lambda task: None if task.cancelled() else call())
+
+
+@dataclass
+class _Place:
+    """One cluster: at most so many visits at a time. ``is_slow`` says that it kept the last one waiting."""
+
+    slots: asyncio.Semaphore
+    is_slow: bool = False
+
+    def note_slow(self) -> None:
+        self.is_slow = True
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Starts visits, ``per_cluster`` at most to the same Couchbase; ``wake`` asks for a pass over a resource.
+
+    ``patient_passes`` is how many passes may wait for visits at the same time: less than there are workers.
+    """
+
+    per_cluster: int
+    patient_passes: int
+    wake: Callable[[Key], None]
+    deadline_seconds: float = DEADLINE_SECONDS
+    _places: defaultdict[tuple[str, tuple[str, ...]], _Place] = field(init=False)
+    _tasks: set[asyncio.Task[Finding]] = field(init=False, default_factory=set)
+    _patient: set[object] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", defaultdict(lambda: _Place(asyncio.Semaphore(self.per_cluster))))
+
+    @contextmanager
+    def patience(self, couchbase: CouchbaseCluster) -> Iterator[float]:
+        """Give the time of the event loop up to which a pass waits: now, if it would wait for others or in vain."""
+        now, place, waiter = asyncio.get_running_loop().time(), self._place(couchbase), object()
+        if place.is_slow or place.slots.locked() or len(self._patient) >= self.patient_passes:
+            yield now
+            return
+        self._patient.add(waiter)
+        try:
+            yield now + PATIENCE_SECONDS
+        finally:
+            self._patient.discard(waiter)
+
+    def look(self, couchbase: CouchbaseCluster) -> Visit:
+        """Start a visit that only looks."""
+        return Visit(couchbase, None, None, self._start(couchbase, ()))
+
+    def execute(
+        self, couchbase: CouchbaseCluster, decision: ProvisioningDecision, before: BucketRecord | None
+    ) -> Visit:
+        """Start a visit that executes what was decided; the record of the decision is in status by now."""
+        return Visit(couchbase, decision, before, self._start(couchbase, decision.steps))
+
+    async def close(self) -> None:
+        """Give up all visits."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _place(self, couchbase: CouchbaseCluster) -> _Place:
+        # Not by connection string alone: endpoints of one resource's own must not hold up others at that cluster.
+        return self._places[couchbase.goal.connection_string, couchbase.goal.management_urls]
+
+    def _start(self, couchbase: CouchbaseCluster, steps: Sequence[Step]) -> asyncio.Task[Finding]:
+        task = asyncio.get_running_loop().create_task(self._visit(couchbase, steps), name="visit to Couchbase")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _visit(self, couchbase: CouchbaseCluster, steps: Sequence[Step]) -> Finding:
+        loop, place = asyncio.get_running_loop(), self._place(couchbase)
+        async with place.slots:
+            tells_slow = loop.call_later(PATIENCE_SECONDS, place.note_slow)
+            started = loop.time()
+            try:
+                outcome, seen = await self._talk(couchbase, steps)
+            finally:
+                tells_slow.cancel()
+            if loop.time() - started < PATIENCE_SECONDS:
+                place.is_slow = False
+        return Finding(outcome, seen, loop.time())
+
+    async def _talk(
+        self, couchbase: CouchbaseCluster, steps: Sequence[Step]
+    ) -> tuple[StepFailure | CouchbaseTrouble | None, CouchbaseState | CouchbaseTrouble | None]:
+        is_executing = bool(steps)
+        try:
+            async with asyncio.timeout(self.deadline_seconds):
+                outcome = await couchbase.execute(steps)
+                is_executing = False
+                return outcome, await couchbase.read() if outcome is None else None
+        except TimeoutError:
+            trouble = CouchbaseTrouble(Trouble.UNREACHABLE, self._too_slow(couchbase))
+            return (trouble, None) if is_executing else (None, trouble)
+
+    def _too_slow(self, couchbase: CouchbaseCluster) -> str:
+        return (
+            f"Couchbase at {couchbase.goal.connection_string} is too slow: {self.deadline_seconds:.0f} s were not "
+            "enough for what is asked of it. Check its load, the addresses behind spec.couchbase.connectionString and "
+            "managementEndpoints, and network policies."
+        )
+
+
+def _without_record(couchbase: CouchbaseCluster) -> CouchbaseCluster:
+    return replace(couchbase, goal=replace(couchbase.goal, record=None))
