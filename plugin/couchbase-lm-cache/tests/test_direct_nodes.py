@@ -186,6 +186,36 @@ def test_many_threads_share_few_connections(cluster: RunningEmulator) -> None:
     assert failures == []
 
 
+@pytest.mark.parametrize(("kind", "connections", "expected"), [("load", 4, 4), ("load", 1, 1), ("store", 4, 2)])
+def test_a_node_serves_over_as_many_connections_as_allowed_and_no_more(
+    cluster: RunningEmulator, *, kind: str, connections: int, expected: int
+) -> None:
+    """Answers come late: those of one connection one after the other, those of several at the same time."""
+    settings = settings_for(cluster, connections_per_node=connections)
+    transport = transports.open_transport(settings, CREDENTIALS, SECONDS)
+    content = Content()
+    assert content.write(transport) == [Outcome.OK] * COUNT
+    before = cluster.counters.kv_logins
+    cluster.faults.slow_seconds = 0.2
+    act = content.read if kind == "load" else content.write
+    outcomes: list[Outcome] = []
+    threads = [threading.Thread(target=lambda: outcomes.extend(act(transport, 30.0))) for _ in range(2 * expected + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes == [Outcome.OK] * COUNT * len(threads)
+    made = cluster.counters.kv_logins - before
+    # The first write has opened one connection to each of the three nodes. All others need not be made to each
+    # node: while one caller logs in to the first, another may be done with the second.
+    most = 3 * (expected if kind == "load" else expected - 1)
+    assert most / 3 <= made <= most
+    assert kind == "store" or connections == 1 or made > 3
+    act(transport, 30.0)
+    assert cluster.counters.kv_logins - before == made, "connections are kept"
+    transport.close()
+
+
 def test_any_of_several_hosts_will_do(cluster: RunningEmulator) -> None:
     cluster.kill_node(0)
     transport = transports.open_transport(settings_for(cluster), CREDENTIALS, SECONDS)

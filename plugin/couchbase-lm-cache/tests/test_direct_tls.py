@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
-from lmcache_parts import MIB
+from lmcache_parts import MIB, Driver, L1Memory, content, create_adapter, keys
 
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.credentials import Credentials
@@ -300,3 +300,40 @@ def test_documents_loaded_while_a_node_comes_and_goes_are_the_stored_ones(cluste
     assert wrong == []
     assert loaded[0] > count
     assert churn.changes > 10
+
+
+def test_loads_that_the_adapter_closes_on_deliver_what_was_stored_or_nothing(cluster: RunningEmulator) -> None:
+    count, tasks = 16, 6
+    l1 = L1Memory(256 * MIB)
+    sources = l1.filled(*[MIB] * count)
+    expected = [content(source) for source in sources]
+    targets = [l1.take(*[MIB] * count) for _ in range(tasks)]
+    loaded = 0
+    for round_number in range(4):
+        driver = Driver(create_adapter(params_for(cluster)))
+        if round_number == 0:
+            assert driver.store(keys(count), sources).is_successful()
+        for target in targets:
+            for item in target:
+                item.byte_array.cast("B")[:] = bytes(MIB)
+        running = [driver.adapter.submit_load_task(keys(count), target) for target in targets]
+        driver.loaded(running[0], count)
+        driver.adapter.close()
+        before = [[content(item) for item in target] for target in targets]
+        for task, target in zip(running[1:], targets[1:], strict=True):
+            found = driver.adapter.query_load_result(task)
+            for number, item in enumerate(target):
+                whole = found is not None and found.test(number)
+                loaded += whole
+                # Whatever has arrived is a beginning of the document: nothing else is ever put there.
+                assert content(item) == expected[number] if whole else is_beginning(content(item), expected[number])
+        time.sleep(0.3)  # long enough for a thread that goes on to show
+        assert [[content(item) for item in target] for target in targets] == before
+    assert 0 < loaded < 4 * count * (tasks - 1)
+    l1.close()
+
+
+def is_beginning(found: bytes, stored: bytes) -> bool:
+    """Say whether something is the first part of what was stored, and zeros from there on."""
+    end = len(found.rstrip(b"\0"))
+    return stored.startswith(found[:end])
