@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.reconcile.gate import Way, gate
+from tests.couchbase_gate import Way, gate
 from tests.reconcile.world import until
 
 if TYPE_CHECKING:

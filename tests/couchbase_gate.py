@@ -19,6 +19,7 @@ class Way(Enum):
 
     OPEN = "carried on"
     SILENT = "taken and never answered"
+    ANSWERLESS = "carried on, and what comes back to a POST kept"
     DRIBBLING = "answered with one byte after the other, without end"
 
 
@@ -29,12 +30,14 @@ class Gate:
         self.way = way
         self.delay_seconds = delay_seconds
         self.url = ""
+        self.connections = 0
         self.came = asyncio.Event()
 
     async def serve(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         self.came.set()
         with suppress(ConnectionError):
-            if self.way is Way.OPEN:
+            if self.way in {Way.OPEN, Way.ANSWERLESS}:
                 await self._carry(target, reader, writer)
             elif self.way is Way.DRIBBLING:
                 await self._dribble(writer)
@@ -46,15 +49,18 @@ class Gate:
     async def _carry(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parts = urlsplit(target)
         from_server, to_server = await asyncio.open_connection(parts.hostname, parts.port)
+        is_answered = True
 
         async def answers() -> None:
             while data := await from_server.read(_CHUNK_BYTES):
-                writer.write(data)
+                if is_answered:
+                    writer.write(data)
             writer.close()
 
         backwards = asyncio.create_task(answers())
         try:
             while data := await reader.read(_CHUNK_BYTES):
+                is_answered = is_answered and not (self.way is Way.ANSWERLESS and data.startswith(b"POST"))
                 await asyncio.sleep(self.delay_seconds)
                 to_server.write(data)
         finally:
