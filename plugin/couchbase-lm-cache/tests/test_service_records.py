@@ -115,17 +115,20 @@ def test_a_name_server_that_does_not_answer_costs_two_seconds_and_no_error(monke
         assert parse_connection_string("couchbase://cluster.test").seeds() == [Node("cluster.test", 11210)]
 
 
-@pytest.mark.parametrize("place", ["direct"], indirect=True)
-def test_the_transport_connects_by_a_record_of_which_one_node_is_dead(
+@pytest.mark.parametrize("place", ["direct", "sdk", "auto"], indirect=True)
+def test_each_transport_connects_by_a_record_of_which_one_node_is_dead(
     emulator: RunningEmulator, place: Place, name_server: Callable[[Records], NameServer]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dead = listener.getsockname()[1]
     alive = emulator.kv_addresses[0][1]
-    name_server({PLAIN: [f"0 0 {dead} localhost.", f"0 0 {alive} localhost."]})
-    params = place.params | {"connection_string": "couchbase://cluster.test"}
-    settings = CouchbaseLMCacheConfig.from_dict(params, environ={})
-    transport = transports.open_transport(settings, Credentials(USERNAME, PASSWORD), SECONDS)
+    server = name_server({PLAIN: [f"0 0 {dead} localhost.", f"0 0 {alive} localhost."]})
+    # The SDK has a resolver of its own, which is led to the name server by options of the connection string.
+    text = f"couchbase://cluster.test?dns_nameserver=127.0.0.1&dns_port={server.port}"
+    settings = CouchbaseLMCacheConfig.from_dict(place.params | {"connection_string": text}, environ={})
+    transport = transports.open_transport(settings, Credentials(USERNAME, PASSWORD), 2 * SECONDS)
+    assert (transport.name, transport.notice) == ("direct" if place.transport == "auto" else place.transport, "")
     assert transport.write_json([("d", b"{}")], 0, SECONDS) == [Outcome.OK]
     transport.close()
     assert set(place.documents()) == {"d"}
+    assert set(server.asked) == {PLAIN}
