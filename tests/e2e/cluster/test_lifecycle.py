@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.bootstrap import ROOT
 from e2e.cluster import lifecycle, paths, removal
 
 
@@ -31,7 +32,7 @@ def record_node(*, owner: Path, boot: str | None = None) -> None:
 
 
 def test_own_node_is_removed(removed: list[str]) -> None:
-    record_node(owner=lifecycle.ROOT)
+    record_node(owner=ROOT)
     lifecycle.down()
     assert removed == ["node"]
     assert not paths.kubeconfig().exists()
