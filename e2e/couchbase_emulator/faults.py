@@ -36,7 +36,7 @@ class Faults:
     corrupt_stream: float = 0.0  # share of key-value answers, logins included, in which 1 to 4 random bytes change,
     # anywhere, the header too
     corrupt_from_byte: int = 0  # first byte of an answer that these changes may hit; 24: only what follows the header
-    corrupt_documents_only: int = 0  # 1: only answers to document requests, not those to logins and about the cluster
+    corrupt_documents_only: int = 0  # 1: only answers to document requests that were carried out
     corrupt_seed: int = 0  # seed of these changes; setting it starts the sequence again
     http_503: int = 0  # REST requests answered 503
     http_redirect: int = 0  # REST requests answered with a redirect to another host

@@ -206,7 +206,7 @@ class KvConnection(asyncio.BufferedProtocol):
         if self._closed:
             return
         faults = self._cluster.faults
-        is_spared = faults.corrupt_documents_only and head and head[1] not in _DATA_COMMANDS
+        is_spared = faults.corrupt_documents_only and head and not _is_document(head)
         if faults.corrupt_stream > 0 and not is_spared:
             frame = bytearray(head) + value
             self._cluster.counters.kv_damaged_answers += faults.damage(frame)
@@ -221,3 +221,8 @@ class KvConnection(asyncio.BufferedProtocol):
         else:
             self._transport.write(head)
             self._transport.write(value)
+
+
+def _is_document(head: bytes) -> bool:
+    """Whether an answer says that a document request was carried out."""
+    return head[1] in _DATA_COMMANDS and head[6:8] == bytes(2)

@@ -107,6 +107,7 @@ def test_stream_damage_can_spare_all_but_documents(emulator: RunningEmulator) ->
         client.set(b"key", value)
         assert client.cluster_config()["nodesExt"]
         assert client.get(b"key").value != value
+        assert client.get(b"missing").status == 0x01
 
 
 def test_damaged_stream(emulator: RunningEmulator) -> None:
