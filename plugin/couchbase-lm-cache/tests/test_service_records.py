@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 import dns.flags
@@ -112,7 +113,11 @@ def test_a_name_server_that_does_not_answer_costs_two_seconds_and_no_error(monke
         resolver = dns.resolver.Resolver(configure=False)
         resolver.nameservers, resolver.port = ["127.0.0.1"], silent.getsockname()[1]
         monkeypatch.setattr(dns.resolver, "default_resolver", resolver)
-        assert parse_connection_string("couchbase://cluster.test").seeds() == [Node("cluster.test", 11210)]
+        address = parse_connection_string("couchbase://cluster.test")
+        assert address.seeds() == [Node("cluster.test", 11210)]
+        began = time.monotonic()
+        assert address.seeds(0.2) == [Node("cluster.test", 11210)]
+        assert time.monotonic() - began < 1.5, "or less, where there is less time"
 
 
 @pytest.mark.parametrize("place", ["direct", "sdk", "auto"], indirect=True)

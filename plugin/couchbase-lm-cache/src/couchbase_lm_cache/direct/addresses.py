@@ -35,16 +35,22 @@ class ConnectionAddress:
         """Return the key-value port of this scheme."""
         return _PORTS["couchbases" if self.uses_tls else "couchbase"]
 
-    def seeds(self) -> list[Node]:
-        """Return the nodes to begin with: those of the service record of a lone host without port, else the hosts."""
-        if len(self.hosts) == 1 and self.hosts[0][1] is None and (found := self._from_service_record()):
+    def seeds(self, limit_seconds: float = _RESOLVE_TIMEOUT_SECONDS) -> list[Node]:
+        """Return the nodes to begin with: those of the service record of a lone host without port, else the hosts.
+
+        Args:
+            limit_seconds: how long a name server is waited for at most, and never longer than two seconds.
+        """
+        if len(self.hosts) == 1 and self.hosts[0][1] is None and (found := self._from_service_record(limit_seconds)):
             return found
         return [Node(host, port or self.default_port) for host, port in self.hosts]
 
-    def _from_service_record(self) -> list[Node]:
+    def _from_service_record(self, limit_seconds: float) -> list[Node]:
         name = f"_couchbase{'s' if self.uses_tls else ''}._tcp.{self.hosts[0][0]}"
         try:
-            answer = dns.resolver.resolve(name, "SRV", lifetime=_RESOLVE_TIMEOUT_SECONDS)
+            answer = dns.resolver.resolve(
+                name, "SRV", lifetime=max(0.001, min(limit_seconds, _RESOLVE_TIMEOUT_SECONDS))
+            )
         except (dns.exception.DNSException, OSError):
             return []
         found = [Node(str(record.target).rstrip("."), int(record.port)) for record in answer]

@@ -95,7 +95,8 @@ class Topology:
             CollectionRefusedError: the collection cannot be used.
         """
         failure: Exception = ConnectionLostError("no host was given")
-        seeds = self._address.seeds()
+        # A name server may take half of the time: the hosts must answer as well.
+        seeds = self._address.seeds((deadline - time.monotonic()) / 2)
         for position, seed in enumerate(seeds):
             share = (deadline - time.monotonic()) / (len(seeds) - position)
             try:
