@@ -21,6 +21,7 @@ from couchbase_lm_operator.core.pod_template.workload import frame
 from couchbase_lm_operator.core.progress import HEALTHY, Progress, Provisioned
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.render import pod_template_hash, render, render_frame
+from couchbase_lm_operator.core.repair_goal import repair_goal
 from couchbase_lm_operator.core.spec_bounds import is_rollout_refused
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.errors import ClusterRefusedError
@@ -82,18 +83,22 @@ class Arms:
             pin=None,
             cache=memory.cache,
         )
-        if not isinstance(progress.verdict, Proceed):
+        plan = make_plan(spec, observed, self.defaults) if isinstance(progress.verdict, Proceed) else None
+        goal = plan.couchbase if plan is not None else repair_goal(spec, observed)
+        progress = replace(progress, plan=plan, goal=goal)
+        if goal is None:
             return _after(progress, await self._hold(spec, observed, progress.verdict))
-        plan = make_plan(spec, observed, self.defaults)
-        plan = replace(plan, couchbase=_with_record(plan.couchbase, observed))
-        user = await self._user(plan, observed)
+        goal = _with_record(goal, observed)
+        user = await self._user(goal, observed)
         if isinstance(user, Refuse):
-            return _after(replace(progress, plan=plan), await self._hold(spec, observed, user))
-        couchbase = self._couchbase(spec, plan.couchbase, observed, user)
+            why = progress.verdict if plan is None else user
+            return _after(progress, await self._hold(spec, observed, why))
+        couchbase = self._couchbase(spec, goal, observed, user)
         provisioned, applied = await _both(
-            self._provision(couchbase, observed, writer, memory), self._apply(spec, plan, observed)
+            self._provision(couchbase, observed, writer, memory),
+            self._hold(spec, observed, progress.verdict) if plan is None else self._apply(spec, plan, observed),
         )
-        progress = _after(replace(progress, plan=plan, provisioned=provisioned), applied)
+        progress = _after(replace(progress, provisioned=provisioned), applied)
         if not progress.is_provisioned:
             memory.couchbase = memory.cache = None
         elif isinstance(couchbase, CouchbaseCluster):
@@ -104,9 +109,8 @@ class Arms:
             CACHE_HEALTHY.labels(observed.namespace, observed.name).set(1.0)
         return replace(progress, cache=memory.cache)
 
-    async def _user(self, plan: Plan, observed: Observed) -> Credentials | Refuse | None:
+    async def _user(self, goal: CouchbaseGoal, observed: Observed) -> Credentials | Refuse | None:
         """Return the credentials that the pods mount, generated when they are ours to make."""
-        goal = plan.couchbase
         if goal.provisioning == "RestAPI":
             return await credentials.ensure(self.cluster, observed.resource, goal.secret_name, goal.user)
         given = observed.user_credentials

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -166,3 +168,58 @@ async def test_a_steady_refusal_writes_nothing(world: World) -> None:
         versions[names.KIND, "demo"] = (await world.versions())[names.KIND, "demo"]
         assert await world.versions() == versions
         assert world.couchbase_mutations() == mutations
+
+
+async def test_bucket_and_user_are_repaired_beside_a_refused_edit(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+        couchbase = (await world.status())["couchbase"]
+        bucket, user = couchbase["bucket"]["name"], couchbase["user"]
+        before = _quota(world, bucket)
+        await world.edit(spec={"engine": {"extraArgs": ["--enable-lora"]}})
+        await _assert_stalled(world, "LoRANotSupported")
+
+        await _remove(world, f"/settings/rbac/users/local/{user}")
+        await until(lambda: world.has_user(user))
+        await _remove(world, f"/pools/default/buckets/{bucket}")
+        await until(lambda: world.has_bucket(bucket))
+        await world.until_condition("CredentialsReady", "True")
+
+        async def is_recorded() -> bool:
+            return bool((await world.status())["couchbase"]["bucket"]["uuid"] != couchbase["bucket"]["uuid"])
+
+        await until(is_recorded)
+        assert _quota(world, bucket) == before
+        await world.delete("Secret", "demo-couchbase")
+        await until(lambda: world.cluster.get("Secret", world.namespace, "demo-couchbase"))
+        await world.until_condition("CacheHealthy", "True")
+        await _assert_stalled(world, "LoRANotSupported")
+
+
+async def test_a_refused_edit_of_the_couchbase_part_too_changes_nothing_at_couchbase(world: World) -> None:
+    async with world.operator():
+        await world.serve(couchbase__bucket={"memoryQuota": "512Mi"})
+        mutations = world.couchbase_mutations()
+        changed = {"bucket": {"memoryQuota": "1Gi"}}
+        await world.edit(spec={"engine": {"extraArgs": ["--enable-lora"]}, "couchbase": changed, "replicas": 3})
+        await _assert_stalled(world, "LoRANotSupported")
+        await _until_scaled(world, 3)
+        assert world.couchbase_mutations() == mutations
+        await world.edit(spec={"engine": {"extraArgs": None}})
+        bucket = (await world.status())["couchbase"]["bucket"]["name"]
+
+        async def has_grown() -> bool:
+            return _quota(world, bucket) == 1024 * 1024 * 1024
+
+        await until(has_grown)
+
+
+async def _remove(world: World, path: str) -> None:
+    request = world.management_request(path, "DELETE")
+    await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=30).close())
+
+
+def _quota(world: World, bucket: str) -> int:
+    """Return the bytes that the bucket has on each data node."""
+    with urllib.request.urlopen(world.management_request(f"/pools/default/buckets/{bucket}"), timeout=10) as answer:
+        return int(json.load(answer)["quota"]["rawRAM"])

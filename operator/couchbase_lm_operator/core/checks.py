@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def check(spec: LMCacheCouchbaseSpec, observed: Observed, defaults: Defaults) -> Verdict:
     """Return whether ``core.plan.make_plan`` will give a plan for this resource, and if not, why."""
-    refusal = check_spec(spec, defaults) or _refused_user(spec, observed)
+    refusal = check_spec(spec, defaults) or refused_user(spec, observed)
     if refusal is not None:
         return refusal
     for verdict in (_references(spec, observed), reading_verdict(observed.model_config)):
@@ -56,7 +56,7 @@ def check_spec(spec: LMCacheCouchbaseSpec, defaults: Defaults) -> Refuse | None:
     )
 
 
-def _refused_user(spec: LMCacheCouchbaseSpec, observed: Observed) -> Refuse | None:
+def refused_user(spec: LMCacheCouchbaseSpec, observed: Observed) -> Refuse | None:
     """Refuse the administrator's own name: Couchbase judges a login of that name as the administrator's only."""
     user, admin = spec.couchbase.user, observed.admin_credentials
     if user is None or not isinstance(admin, SecretValue) or user.name != admin.values.get("username"):

@@ -55,6 +55,8 @@ def template_facts(plan: Plan) -> dict[str, Any]:
         # what core.sizing.sizing_verdict holds against what pods really store
         "prediction": {"objectBytes": _largest_objects(sizing), "ranks": sizing.ranks},
         "payoff": payoff,
+        # the size of a bucket that has to be made anew while nothing can be planned
+        "workingSetBytesPerContext": sizing.working_set_bytes // sizing.working_set_contexts,
     }
 
 

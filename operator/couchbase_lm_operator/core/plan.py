@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
+from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal, wished_contexts
 from couchbase_lm_operator.core.engine import cpu_cache_space, engine_values
 from couchbase_lm_operator.core.fingerprint import key_prefix
 from couchbase_lm_operator.core.model import model_shape
@@ -129,7 +129,7 @@ def _sizing_inputs(
         handed_over_bytes=0 if transfer.is_engine_driven else cpu_cache_space.cpu_cache_bytes(spec),
         max_context_tokens=values.max_model_len,
         context_tokens=min(context, values.max_model_len) if context else None,
-        contexts=wish.contexts if wish else 100,
+        contexts=wished_contexts(spec),
         chunk_tokens=cache.chunk_size,
         shard_bytes=parse_bytes(cache.shard_size) if cache.shard_size else None,
         l1_bytes=parse_bytes(cache.l1_size) if cache.l1_size else None,

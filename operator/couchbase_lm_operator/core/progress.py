@@ -52,6 +52,7 @@ class Progress:
     """One pass. ``plan`` is None when the checks refused or must wait; ``pin`` when nothing was rendered.
 
     ``verdict`` is that of checks and workload arm together. ``provisioned`` is None when the arm did not run.
+    ``goal`` is what it worked for, or was to: that of the plan, or without one what is repaired meanwhile.
     ``url`` is that of the Service as it is, "" when it was not looked at.
     """
 
@@ -64,11 +65,12 @@ class Progress:
     pin: Pin | None
     cache: CacheHealth | None
     url: str = ""
+    goal: CouchbaseGoal | None = None
 
     @property
     def goal_digest(self) -> str:
-        """Return the hash of the Couchbase part in effect; "" without a plan."""
-        return goal_digest(self.plan.couchbase) if self.plan else ""
+        """Return the hash of the Couchbase part in effect; "" without a goal."""
+        return goal_digest(self.goal) if self.goal else ""
 
     @property
     def is_provisioned(self) -> bool:

@@ -22,7 +22,8 @@ from couchbase_lm_operator.core.sizing import payoff_facts, sizing_verdict
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.progress import Progress, Provisioned
+    from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
+    from couchbase_lm_operator.core.progress import Progress
 
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
@@ -119,7 +120,7 @@ def _carried(progress: Progress, said: set[ConditionType]) -> list[Condition]:
 
 def _may_tell_cache(progress: Progress) -> bool:
     """Say whether probes are about what this resource uses: not while something else is being provisioned."""
-    return progress.plan is None or progress.is_provisioned
+    return progress.goal is None or progress.is_provisioned
 
 
 def _summary(progress: Progress) -> list[tuple[ConditionType, ConditionStatus, Reason, str]]:
@@ -178,7 +179,7 @@ def _couchbase(progress: Progress) -> list[tuple[ConditionType, ConditionStatus,
     verdict = provisioned.verdict
     if provisioned.stage is Stage.CLAIM and not isinstance(verdict, Proceed):
         return [(ConditionType.BUCKET_READY, _FALSE, verdict.reason, verdict.message)]
-    is_external = progress.plan is not None and progress.plan.couchbase.provisioning == "External"
+    is_external = progress.goal is not None and progress.goal.provisioning == "External"
     result, is_done = [], True
     for stage, kind, reason, message in _STAGES:
         if stage is Stage.BUCKET and is_external:
@@ -213,8 +214,8 @@ def _blocks(progress: Progress, previous: dict[str, Any]) -> dict[str, Any]:
         if provisioned is not None and provisioned.facts.size is not None:
             contexts = facts.bucket_capacity(provisioned.facts.size, int(pin.facts["capacity"]["bytesPerContext"]))
             blocks["capacity"] |= contexts
-    if plan is not None:
-        blocks["couchbase"] = _couchbase_block(progress, blocks["couchbase"], provisioned)
+    if progress.goal is not None:
+        blocks["couchbase"] = _couchbase_block(progress, progress.goal, blocks["couchbase"])
     seen = sizing_verdict.to_status(progress.observation)
     blocks["observation"] = seen if pin is not None else previous.get("observation") or {}
     blocks["workload"] = _workload_block(progress, previous.get("workload") or {})
@@ -238,9 +239,8 @@ def _warnings(progress: Progress, bytes_per_second: int | None) -> list[dict[str
     return told
 
 
-def _couchbase_block(progress: Progress, previous: dict[str, Any], provisioned: Provisioned | None) -> dict[str, Any]:
-    assert progress.plan is not None  # noqa: S101 - the caller asked before
-    goal = progress.plan.couchbase
+def _couchbase_block(progress: Progress, goal: CouchbaseGoal, previous: dict[str, Any]) -> dict[str, Any]:
+    provisioned = progress.provisioned
     block = {
         "provisioning": goal.provisioning,
         "scope": goal.scope,

@@ -64,6 +64,12 @@ def held_manifests(
     return tuple(each for each in wanted if key(each) not in children or is_takeable(children[key(each)], uid))
 
 
+def facts_in_effect(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> dict[str, Any]:
+    """Return the facts that are kept with the pod template that runs; none when they are not known."""
+    effect = _in_effect(resource, children)
+    return dict(effect.record["data"]["facts"]) if effect is not None and effect.record is not None else {}
+
+
 def _in_effect(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> _InEffect | None:
     """Return the template that the Deployment says it has, or, without one, that status says was in effect."""
     deployment = lost_record.deployment_of(resource, children)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
     from couchbase_lm_operator.core.observed import Observed
 
+_DEFAULT_CONTEXTS = 100
 _DEFAULT_EVICTION = {"Ephemeral": "nruEviction", "Couchbase": "fullEviction"}
 
 
@@ -45,6 +46,11 @@ def couchbase_goal(spec: LMCacheCouchbaseSpec, observed: Observed, working_set_b
         secret_name=secret.name if is_external and secret is not None else names.credentials_secret(name),
         record=bucket_record.from_status(observed.status),
     )
+
+
+def wished_contexts(spec: LMCacheCouchbaseSpec) -> int:
+    """Return how many contexts the bucket is to hold."""
+    return spec.cache.working_set.contexts if spec.cache.working_set else _DEFAULT_CONTEXTS
 
 
 def observed_user(observed: Observed) -> str | None:
