@@ -18,9 +18,11 @@ from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from couchbase_lm_operator.io.couchbase.node_services import nodes_from
 from couchbase_lm_operator.io.kv_login import Keyspace, LoginProver
 from e2e.couchbase_emulator import Emulator
+from e2e.couchbase_emulator.tls import ensure_tls_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 USER = Credentials("user", "a-secret-word")
 KEYSPACE = Keyspace("b", "s", "c")
@@ -169,3 +171,25 @@ def test_a_configuration_without_nodes(config: dict[str, object]) -> None:
     assert [
         node.kv for node in nodes_from(config, "seed", connection_string.parse("couchbase://seed")) if node.kv
     ] == []
+
+
+async def test_a_peer_that_falls_silent_inside_tls_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_login, "NODE_TIMEOUT_SECONDS", 0.5)
+    is_over = asyncio.Event()
+
+    async def stall(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # not even the farewell of TLS is seen
+        await is_over.wait()
+        writer.transport.abort()
+
+    tls = ensure_tls_files(tmp_path, ("localhost",)).server_context()
+    server = await asyncio.start_server(stall, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        node = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        prover = LoginProver(TlsTrust(skip_verify=True), AddressGuard())
+        async with asyncio.timeout(5):
+            found = await prover.prove([node], USER, KEYSPACE, is_tls=True)
+        is_over.set()
+    assert found.problem is LoginProblem.UNREACHABLE

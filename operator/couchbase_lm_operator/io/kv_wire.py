@@ -14,6 +14,7 @@ _HEADER = struct.Struct(">BBHBBHIIQ")
 _REQUEST_MAGIC = 0x80
 _RESPONSE_MAGIC = 0x81
 _MAX_BODY_BYTES = 4 * 1024 * 1024
+_FAREWELL_SECONDS = 1.0
 
 
 class Opcode(IntEnum):
@@ -85,10 +86,14 @@ class KvConnection:
         return Reply(status, body[extras_length + key_length :])
 
     async def close(self) -> None:
-        """Close the connection, whatever its state."""
+        """Close the connection, whatever its state and whatever the peer does."""
         self._writer.close()
         try:
-            await self._writer.wait_closed()
+            # TLS says farewell and waits for the peer's, which a silent one never sends.
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
         except OSError:
             # The peer was faster; closed is closed.
             return
