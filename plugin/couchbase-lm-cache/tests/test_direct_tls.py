@@ -275,6 +275,7 @@ def test_documents_loaded_while_a_node_comes_and_goes_are_the_stored_ones(cluste
     parts = [(f"k{n}", n * size, (n + 1) * size) for n in range(count)]
     assert transport.write([ShardWrite(*(k, source, a, b)) for k, a, b in parts], 0, SECONDS) == [Outcome.OK] * count
     wrong: list[str] = []
+    others: list[Outcome] = []
     loaded = [0]
     until = time.monotonic() + CHURN_SECONDS
 
@@ -289,6 +290,8 @@ def test_documents_loaded_while_a_node_comes_and_goes_are_the_stored_ones(cluste
                     loaded[0] += 1
                     if memory[start:end] != stored[start:end]:
                         wrong.append(name)
+                else:
+                    others.append(outcome)
 
     with Churn(cluster) as churn:
         threads = [threading.Thread(target=load) for _ in range(3)]
@@ -298,6 +301,7 @@ def test_documents_loaded_while_a_node_comes_and_goes_are_the_stored_ones(cluste
             thread.join(60)
     transport.close()
     assert wrong == []
+    assert others == [], "every document was on a node that answers, all the time"
     assert loaded[0] > count
     assert churn.changes > 10
 

@@ -183,8 +183,10 @@ class DirectTransport:
             call.settle(Outcome.UNREACHABLE)
         for node, lane, sent in lanes:
             self._conclude(node, lane, sent, deadline)
-        if any(call.outcome is Outcome.UNREACHABLE for call in calls) and self._topology.refresh(deadline):
-            for call in calls:
+        if any(call.outcome is Outcome.UNREACHABLE for call in calls):
+            # Another caller may have learned of a new map meanwhile, and closed the sessions that the old one needed.
+            is_news = self._topology.map is not present or self._topology.refresh(deadline)
+            for call in calls if is_news or self._topology.map is not present else ():
                 call.reopen(Outcome.UNREACHABLE)
 
     def _borrow(self, pool: NodePool, calls: list[Call], deadline: float) -> Session | None:
