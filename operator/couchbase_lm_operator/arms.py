@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from couchbase_lm_operator import workload_arm
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.cache_probe import probe_goal
 from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.children.readiness import workload_state
 from couchbase_lm_operator.core.children.service_url import service_url
@@ -18,7 +19,7 @@ from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Claim, Missing, SecretValue, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.pod_template.workload import frame
-from couchbase_lm_operator.core.progress import HEALTHY, Progress, Provisioned
+from couchbase_lm_operator.core.progress import HEALTHY, CacheHealth, Progress, Provisioned
 from couchbase_lm_operator.core.reference_verdict import reference_verdict
 from couchbase_lm_operator.core.render import pod_template_hash, render, render_frame
 from couchbase_lm_operator.core.repair_goal import repair_goal
@@ -72,6 +73,7 @@ class Arms:
         Raises:
             ClusterError: the API server did not answer, or somebody else wrote meanwhile.
         """
+        self.watch_cache(spec, observed, memory)
         deployment = observed.children.get(("Deployment", observed.name))
         progress = Progress(
             observed=observed,
@@ -93,6 +95,8 @@ class Arms:
         if isinstance(user, Refuse):
             why = progress.verdict if plan is None else user
             return _after(progress, await self._hold(spec, observed, why))
+        if user is not None:
+            memory.note_made("Secret", goal.secret_name)
         couchbase = self._couchbase(spec, goal, observed, user)
         provisioned, applied = await _both(
             self._provision(couchbase, observed, writer, memory),
@@ -102,19 +106,29 @@ class Arms:
         if not progress.is_provisioned:
             memory.couchbase = memory.cache = None
         elif isinstance(couchbase, CouchbaseCluster):
-            memory.couchbase = couchbase
-        if provisioned is not None and provisioned.is_done and memory.cache is None:
-            # the proof of login just made is much like a probe: the first need not be waited for
+            memory.probe(_for_probes(couchbase))
+        if provisioned is not None and provisioned.is_done and memory.visit is None and memory.cache is None:
+            # no visit is under way, so the proof of login was just made: the first probe need not be waited for
             memory.cache = HEALTHY
             CACHE_HEALTHY.labels(observed.namespace, observed.name).set(1.0)
         return replace(progress, cache=memory.cache)
+
+    def watch_cache(self, spec: LMCacheCouchbaseSpec | None, observed: Observed, memory: Memory) -> None:
+        """Let probes look at the cache that pods use, whatever becomes of the spec (None: it cannot be used).
+
+        Where this pass cannot tell which that is, probes go on with what an earlier one knew.
+        """
+        found = probe_goal(spec, observed)
+        if isinstance(found, CacheHealth):
+            memory.cache = found if memory.couchbase is None else memory.cache
+        elif spec is not None and found is not None:
+            memory.probe(_for_probes(self._access(spec, found, observed, _given(observed))))
 
     async def _user(self, goal: CouchbaseGoal, observed: Observed) -> Credentials | Refuse | None:
         """Return the credentials that the pods mount, generated when they are ours to make."""
         if goal.provisioning == "RestAPI":
             return await credentials.ensure(self.cluster, observed.resource, goal.secret_name, goal.user)
-        given = observed.user_credentials
-        return _login(given) if isinstance(given, SecretValue) else None
+        return _given(observed)
 
     async def _apply(self, spec: LMCacheCouchbaseSpec, plan: Plan, observed: Observed) -> Applied:
         try:
@@ -148,10 +162,16 @@ class Arms:
     ) -> CouchbaseCluster | Provisioned:
         """Return access to the cluster, or how far it goes without a Secret or a CA that is not there."""
         is_external = goal.provisioning == "External"
-        admin, ca_pem, tls = observed.admin_credentials, observed.ca_pem, spec.couchbase.tls
-        for needed in (ca_pem, observed.user_credentials if is_external else admin):
+        admin = observed.admin_credentials
+        for needed in (observed.ca_pem, observed.user_credentials if is_external else admin):
             if isinstance(needed, Missing | Unread):
                 return Provisioned(Stage.REACH, reference_verdict(needed), goal.record, CouchbaseFacts())
+        return self._access(spec, goal, observed, user)
+
+    def _access(
+        self, spec: LMCacheCouchbaseSpec, goal: CouchbaseGoal, observed: Observed, user: Credentials | None
+    ) -> CouchbaseCluster:
+        admin, ca_pem, tls = observed.admin_credentials, observed.ca_pem, spec.couchbase.tls
         return CouchbaseCluster(
             goal=goal,
             admin=_login(admin) if isinstance(admin, SecretValue) else None,
@@ -191,6 +211,18 @@ async def _both(first: Awaitable[_A], second: Awaitable[_B]) -> tuple[_A, _B]:
         if isinstance(result, BaseException):
             raise result
     return cast("tuple[_A, _B]", tuple(results))
+
+
+def _given(observed: Observed) -> Credentials | None:
+    given = observed.user_credentials
+    return _login(given) if isinstance(given, SecretValue) else None
+
+
+def _for_probes(couchbase: CouchbaseCluster) -> CouchbaseCluster:
+    """Return only what a probe uses, so that two of them differ when probes would."""
+    goal = couchbase.goal
+    goal = replace(goal, record=None, bucket=replace(goal.bucket, working_set_bytes=0))
+    return replace(couchbase, goal=goal, admin=None)
 
 
 def _login(secret: SecretValue) -> Credentials:

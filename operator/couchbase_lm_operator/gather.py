@@ -84,22 +84,26 @@ class Gatherer:
             readings=readings,
         )
 
-    async def bare(self, resource: Manifest) -> Observed:
+    async def bare(self, resource: Manifest, spec: LMCacheCouchbaseSpec | None = None) -> Observed:
         """Return the picture of a resource whose spec is not to be followed: itself, its children, its pods.
+
+        With ``spec`` also what its engines log in with at Couchbase.
 
         Raises:
             ClusterError: the API server did not answer.
         """
         namespace, name = str(resource["metadata"]["namespace"]), str(resource["metadata"]["name"])
         uid, children = await asyncio.gather(self.namespace_uid(namespace), self._children(namespace, name))
+        user = await self._user(namespace, name, spec.couchbase) if spec else None
+        ca_pem = await self.ca(namespace, spec.couchbase) if spec else None
         return Observed(
             resource=resource,
             namespace_uid=uid,
             model_config=Missing("config.json, which was not looked for"),
             admin_credentials=None,
-            user_credentials=None,
+            user_credentials=user,
             referenced=(),
-            ca_pem=None,
+            ca_pem=ca_pem,
             couchbase=None,
             children=children,
             pods=await self._pods_of_concern(namespace, name, children),

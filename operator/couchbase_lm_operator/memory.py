@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.work_queue import Key
 
 _OWN_VERSIONS = 16
+# unlike every version, so the next look at references takes the real one
+_MADE = "made"
 
 
 @dataclass
@@ -51,6 +53,18 @@ class Memory:
     references: dict[tuple[str, str], str] = field(default_factory=dict)
     tombstone: Manifest | None = None
     removing_since: float | None = None
+
+    def probe(self, couchbase: CouchbaseCluster) -> None:
+        """Let probes look at this cluster from now on; a probe under way goes on when nothing differs."""
+        if self.couchbase is None:
+            self.cache = None  # what was told while nobody could look
+        if self.couchbase != couchbase:
+            self.couchbase = couchbase
+
+    def note_made(self, kind: str, name: str) -> None:
+        """Note that an object that was missing when the pass began is there: should it go, that is a change."""
+        if self.references.get((kind, name)) == "":
+            self.references[kind, name] = _MADE
 
 
 class Memories:

@@ -2,7 +2,7 @@
 
 wake -> gather -> check -> plan -> render -> apply and provision -> status. No later step calls an earlier
 one, and every pass returns the delay until the next. The two arms run side by side: neither a dead
-Couchbase nor a wrong password keeps pods from serving.
+Couchbase nor a wrong password keeps pods from serving, and a silent one is not waited for (see ``visits``).
 """
 
 from __future__ import annotations
@@ -106,10 +106,14 @@ class Reconciler:
             spec = LMCacheCouchbaseSpec.model_validate(raw)
         except ValidationError as error:
             memory.references = {}  # the names in it may be none; only another spec helps
-            return _unplanned(await self.gatherer.bare(writer.resource), _invalid(error), memory)
+            observed = await self.gatherer.bare(writer.resource)
+            self.arms.watch_cache(None, observed, memory)
+            return _unplanned(observed, _invalid(error), memory)
         memory.references = await self._reference_versions(writer.resource)
         if spec.suspend:
-            return _unplanned(await self.gatherer.bare(writer.resource), Proceed(), memory, is_suspended=True)
+            observed = await self.gatherer.bare(writer.resource, spec)
+            self.arms.watch_cache(spec, observed, memory)
+            return _unplanned(observed, Proceed(), memory, is_suspended=True)
         couchbase = spec.couchbase
         is_owned = couchbase.resolved_provisioning == "RestAPI" and couchbase.bucket.management == "Owned"
         await writer.set_finalizer(is_wanted=is_owned and couchbase.bucket.reclaim_policy == "Delete")
@@ -160,7 +164,7 @@ class Reconciler:
             verdicts.append(progress.provisioned.verdict)
         waits = [each.delay_seconds for each in verdicts if isinstance(each, Wait)]
         waits += [FIRST_DELAY_SECONDS for each in verdicts if isinstance(each, Refuse)]
-        if progress.cache is not None and not progress.cache.is_healthy:
+        if progress.cache is not None and progress.cache.is_healthy is False:
             waits.append(FIRST_DELAY_SECONDS)  # what the cache stands on may have to be made again
         if waits:
             return _trouble_delay(memory, min(waits))

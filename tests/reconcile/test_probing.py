@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from couchbase_lm_operator.io import kv_login
 from couchbase_lm_operator.memory import Memories
 from couchbase_lm_operator.patrol import PROBES_PER_CLUSTER, Patrol
+from couchbase_lm_operator.settings import Settings
 from couchbase_lm_operator.work_queue import Key, WorkQueue
+from tests.reconcile.world import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,6 +76,15 @@ async def test_many_probes_of_a_dead_cluster_take_few_timeouts(world: World, mon
         assert queue.depth == _RESOURCES
         assert lives == ["probes"] * _RESOURCES
         assert 1 < first.most_open <= PROBES_PER_CLUSTER
+
+
+async def test_a_lost_secret_is_back_within_ten_seconds_with_the_settings_of_an_installation(world: World) -> None:
+    default = Settings.model_fields["reference_poll_seconds"].default
+    async with world.operator(reference_poll_seconds=default):
+        await world.serve()
+        for _ in range(2):  # the second time at any moment between two looks
+            await world.delete("Secret", "demo-couchbase")
+            await until(lambda: world.cluster.get("Secret", world.namespace, "demo-couchbase"), seconds=10)
 
 
 async def _no_pass(_: Key) -> None:

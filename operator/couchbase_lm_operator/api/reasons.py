@@ -64,6 +64,7 @@ class Reason(StrEnum):
     # The cache
     CACHE_HEALTHY = "CacheHealthy", "The engines' user can log in and sees its collection on every data node."
     CACHE_UNREACHABLE = "CacheUnreachable", "The engines' user cannot reach its collection; serving goes on without it."
+    CACHE_NOT_PROBED = "CacheNotProbed", "Nobody looks at the cache that pods use: the message says what is missing."
 
     # Couchbase: reaching the cluster
     COUCHBASE_REACHABLE = "CouchbaseReachable", "The management API answers and accepts the admin credentials."

@@ -38,9 +38,9 @@ class Provisioned:
 
 @dataclass(frozen=True)
 class CacheHealth:
-    """The last read-only probe as the engines' user."""
+    """The last read-only probe as the engines' user; ``is_healthy`` is None when there can be none."""
 
-    is_healthy: bool
+    is_healthy: bool | None
     detail: str
 
 

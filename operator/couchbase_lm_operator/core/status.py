@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
+_CACHE = {
+    True: (_TRUE, Reason.CACHE_HEALTHY),
+    False: (_FALSE, Reason.CACHE_UNREACHABLE),
+    None: (_UNKNOWN, Reason.CACHE_NOT_PROBED),
+}
+
 # the conditions of the provisioning arm, in the order in which it works, with what they say when done
 _STAGES = (
     (Stage.REACH, ConditionType.COUCHBASE_REACHABLE, Reason.COUCHBASE_REACHABLE, "Couchbase answers."),
@@ -89,9 +95,7 @@ def _conditions(progress: Progress) -> list[Condition]:
         result.append(condition(ConditionType.ROLLOUT_PENDING, _TRUE, Reason.ROLLOUT_PENDING, message))
     cache = progress.cache
     if cache is not None and _may_tell_cache(progress):
-        healthy = (ConditionType.CACHE_HEALTHY, _TRUE, Reason.CACHE_HEALTHY, cache.detail)
-        unhealthy = (ConditionType.CACHE_HEALTHY, _FALSE, Reason.CACHE_UNREACHABLE, cache.detail)
-        result.append(condition(*(healthy if cache.is_healthy else unhealthy)))
+        result.append(condition(ConditionType.CACHE_HEALTHY, *_CACHE[cache.is_healthy], cache.detail))
     return result + _carried(progress, {each.type for each in result})
 
 
