@@ -111,6 +111,33 @@ def place(emulator: RunningEmulator, request: pytest.FixtureRequest) -> Iterator
     emulator.drop_collection(BUCKET, SCOPE, collection)
 
 
+@pytest.fixture(params=["direct", "sdk"])
+def own_place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A place on a server of its own that a test may kill; what it has stored survives, as on disk."""
+    with running_emulator() as emulator:
+        emulator.create_bucket(BUCKET, quota_mib=1024, bucket_type="membase")
+        emulator.create_user(USERNAME, PASSWORD, f"data_reader[{BUCKET}],data_writer[{BUCKET}]")
+        emulator.create_collection(BUCKET, SCOPE, "own")
+        yield Place(emulator, "own", request.param)
+
+
+@pytest.fixture
+def open_own(own_place: Place) -> Iterator[OpenAdapter]:
+    """Make adapters on a server of their own; parameters override those of its place."""
+    from lmcache_parts import Driver, create_adapter
+
+    drivers: list[Driver] = []
+
+    def make(**overrides: Any) -> Driver:
+        params = {name: value for name, value in (own_place.params | overrides).items() if value is not None}
+        drivers.append(Driver(create_adapter(params)))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        driver.adapter.close()
+
+
 @pytest.fixture
 def bucket(place: Place) -> Iterator[Collection]:
     """The test's collection through the SDK, to look at and change documents."""

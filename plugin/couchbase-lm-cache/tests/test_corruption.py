@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
-from conftest import BUCKET, SCOPE, OpenAdapter, Place, prepare
+from conftest import OpenAdapter, Place
 from lmcache_parts import KIB, Driver, L1Memory, content, create_adapter, keys
 from observing import is_healthy, wait_until
 
 from couchbase_lm_cache import connection
 from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS
-from e2e.couchbase_emulator.running import running_emulator
 
 CORRUPTIONS = 10_000
 OBJECTS = 200
@@ -90,15 +88,6 @@ def test_damaged_documents_never_become_wrong_bytes(open_adapter: OpenAdapter, l
     place.put(whole)
     assert driver.load(names, target) == [True] * OBJECTS
     assert is_healthy(driver)
-
-
-@pytest.fixture(params=["direct", "sdk"])
-def own_place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """An emulator of its own: connections of other tests must not suffer."""
-    with running_emulator() as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "own")
-        yield Place(emulator, "own", request.param)
 
 
 class Rounds:

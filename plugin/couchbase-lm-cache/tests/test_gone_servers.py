@@ -1,0 +1,102 @@
+"""A server that is not there: before the start, in the middle of a load, in the middle of a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from conftest import OpenAdapter, Place
+from lmcache_parts import KIB, MIB, L1Memory, content, key, keys
+from observing import is_healthy, wait_until
+
+COUNT = 8
+
+
+def test_a_server_that_starts_after_a_degraded_adapter_is_used_by_itself(
+    own_place: Place, open_own: OpenAdapter, l1: L1Memory
+) -> None:
+    own_place.emulator.kill_node(0)
+    begun = time.monotonic()
+    driver = open_own(startup="degraded", connect_timeout_seconds=2.0)
+    source, target = l1.filled(2 * MIB), l1.take(2 * MIB)
+    assert driver.lookup(keys(3)) == [False] * 3
+    assert driver.load(keys(1), target) == [False]
+    assert not driver.store(keys(1), source).is_successful()
+    assert time.monotonic() - begun < 2, "misses must cost requests nothing"
+    assert driver.adapter.report_status()["connection_state"] == "connecting"
+    own_place.emulator.revive_node(0)
+    wait_until(lambda: is_healthy(driver), "the late start", 15)
+    assert driver.store(keys(1), source).is_successful()
+    assert driver.load(keys(1), target) == [True]
+    assert content(target[0]) == content(source[0])
+
+
+def test_a_strict_start_waits_for_a_server_that_comes_within_its_time(
+    own_place: Place, open_own: OpenAdapter, l1: L1Memory
+) -> None:
+    own_place.emulator.kill_node(0)
+    start = threading.Timer(1.5, own_place.emulator.revive_node, [0])
+    start.start()
+    driver = open_own(connect_timeout_seconds=10.0)
+    start.join()
+    assert driver.store(keys(1), l1.filled(KIB)).is_successful()
+
+
+@pytest.mark.usefixtures("eager_probes")
+def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, open_own: OpenAdapter, l1: L1Memory) -> None:
+    driver = open_own(task_deadline_seconds=3.0, kv_timeout_seconds=1.0)
+    faults = own_place.emulator.faults
+    source, target = l1.filled(*[8 * MIB] * 4), l1.take(*[8 * MIB] * 4)
+    assert driver.store(keys(4), source).is_successful()
+    faults.trickle_seconds = 30.0
+    begun = time.monotonic()
+    tasks = [driver.adapter.submit_load_task([key(n)], [target[n]]) for n in range(4)]
+    # The store has looked for the manifests; the loads read them and have the first halves of their first shards.
+    wait_until(lambda: own_place.emulator.counters.kv_requests["GET"] >= 4 + 4 + 4, "the first shards")
+    faults.kill_node(0)
+    assert [driver.loaded(task, 1) for task in tasks] == [[False]] * 4
+    assert time.monotonic() - begun < 4, "a load outlived its deadline"
+    # Once the outage is noticed, requests lose no time on it.
+    wait_until(lambda: not is_healthy(driver), "noticing the outage")
+    begun = time.monotonic()
+    assert driver.lookup(keys(4)) == [False] * 4
+    assert not driver.store(keys(1), source[:1]).is_successful()
+    assert time.monotonic() - begun < 0.5
+    faults.clear()
+    faults.revive_node(0)
+    wait_until(lambda: is_healthy(driver), "recovery")
+    wait_until(lambda: driver.load(keys(4), target) == [True] * 4, "the next load", 5)
+    assert [content(item) for item in target] == [content(item) for item in source]
+    assert driver.store([key(9)], source[:1]).is_successful()
+
+
+@pytest.mark.usefixtures("eager_probes")
+def test_couchbase_killed_in_the_middle_of_a_store(own_place: Place, open_own: OpenAdapter, l1: L1Memory) -> None:
+    """Some shards are there and some are not: what can be found is whole, all the rest is stored again."""
+    driver = open_own(task_deadline_seconds=1.0, kv_timeout_seconds=0.5)
+    emulator, sizes = own_place.emulator, [4 * MIB] * COUNT
+    source, target = l1.filled(*sizes), l1.take(*sizes)
+    assert driver.store(keys(2, 90), l1.filled(KIB, KIB)).is_successful()
+    before = emulator.counters.kv_writes
+    emulator.faults.slow_seconds = 0.05
+    begun = time.monotonic()
+    tasks = [driver.adapter.submit_store_task([key(n)], [source[n]]) for n in range(COUNT)]
+    wait_until(lambda: emulator.counters.kv_writes - before >= 6, "the first shards")
+    emulator.kill_node(0)
+    results = [driver.stored(task) for task in tasks]
+    assert time.monotonic() - begun < 5, "a store outlived its deadline, four times that of a load"
+    assert not all(result.is_successful() for result in results), "the server was killed too late"
+    assert 0 < len(own_place.documents()) - 4 < COUNT * 5, "the server was not killed in the middle"
+    wait_until(lambda: not is_healthy(driver), "noticing the outage")
+    emulator.faults.clear()
+    emulator.revive_node(0)
+    wait_until(lambda: is_healthy(driver), "recovery")
+    found = driver.lookup(keys(COUNT))
+    assert driver.load(keys(COUNT), target) == found, "what can be found is whole"
+    for is_found, result, item, original in zip(found, results, target, source, strict=True):
+        assert is_found or not result.is_successful(), "a store that was reported is not there"
+        assert content(item) == (content(original) if is_found else bytes(4 * MIB))
+    assert driver.store(keys(COUNT), source).is_successful()
+    assert driver.load(keys(COUNT), target) == [True] * COUNT
+    assert [content(item) for item in target] == [content(item) for item in source]
