@@ -25,21 +25,37 @@ MIB = 1024 * 1024
 class Documents:
     """What a transport does for stores, in memory."""
 
-    def __init__(self, refused: str) -> None:
+    def __init__(self, refused: str, put_off: Outcome | None = None) -> None:
         self.refused = refused
         self.manifests: list[str] = []
+        self._put_off = put_off
+        self._asked: set[tuple[str, str]] = set()
+
+    def _first(self, operation: str, key: str) -> Outcome | None:
+        """What a document is answered that is asked for the first time, if not what it is answered later."""
+        is_first = (operation, key) not in self._asked
+        self._asked.add((operation, key))
+        return self._put_off if is_first else None
 
     def read(self, keys: Sequence[str], _timeout_seconds: float) -> list[Document]:
-        return [Document(Outcome.MISSING) for _ in keys]
+        return [Document(self._first("read", key) or Outcome.MISSING) for key in keys]
+
+    def remove(self, keys: Sequence[str], _timeout_seconds: float) -> list[Outcome]:
+        return [Outcome.MISSING] * len(keys)
 
     def write(self, writes: Sequence[ShardWrite], _ttl_seconds: int, _timeout_seconds: float) -> list[Outcome]:
-        return [Outcome.REFUSED if self.refused in write.key else Outcome.OK for write in writes]
+        return [
+            self._first("write", write.key) or (Outcome.REFUSED if self.refused in write.key else Outcome.OK)
+            for write in writes
+        ]
 
     def write_json(
         self, documents: Sequence[tuple[str, bytes]], _ttl_seconds: int, _timeout_seconds: float
     ) -> list[Outcome]:
-        self.manifests += [key for key, _ in documents]
-        return [Outcome.OK] * len(documents)
+        outcomes = [self._first("write", key) or Outcome.OK for key, _ in documents]
+        written = zip(documents, outcomes, strict=True)
+        self.manifests += [key for (key, _), outcome in written if outcome is Outcome.OK]
+        return outcomes
 
 
 class Connected:
@@ -68,6 +84,9 @@ class AtOnce:
         thread.start()
         thread.join()
 
+    def put_off(self, task: object, step: Callable[[], None], _delay_seconds: float) -> None:
+        self.submit(task, step)
+
 
 class Recent:
     def hit(self, _key: str) -> None:
@@ -76,13 +95,16 @@ class Recent:
     stored = hit
 
 
+@pytest.mark.parametrize("put_off", [None, Outcome.BUSY, Outcome.CONGESTED, Outcome.LATE, Outcome.UNREACHABLE])
 @pytest.mark.parametrize("checksum", ["none", "xxh3"])
 @pytest.mark.parametrize(("refused", "kept"), [("second::shard::1", {"first", "third"}), ("no such key", None)])
-def test_only_whole_objects_get_a_manifest_and_one_alone(checksum: str, refused: str, kept: set[str] | None) -> None:
+def test_only_whole_objects_get_a_manifest_and_one_alone(
+    checksum: str, refused: str, kept: set[str] | None, put_off: Outcome | None
+) -> None:
     params = {"connection_string": "couchbase://h", "bucket_name": "b", "username": "u", "password": "p"}
     params |= {"checksum": checksum, "shard_size_bytes": 8 * MIB}  # type: ignore[dict-item]
     settings = CouchbaseLMCacheConfig.from_dict(params, environ={})
-    documents = Documents(refused)
+    documents = Documents(refused, put_off)
     stores = [
         ObjectStore(name, GuardedBuffer(memoryview(bytearray(size))), "layout")
         for name, size in (("first", 9 * MIB), ("second", 12 * MIB), ("third", 9 * MIB))

@@ -26,7 +26,7 @@ _Item = TypeVar("_Item")
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.05, 2.0
 _UNREACHABLE_PATIENCE_SECONDS = 2.0
 """A node that is down for longer is not waited for: LMCache keeps the memory of the whole task locked meanwhile."""
-_PUT_OFF = (Outcome.BUSY, Outcome.CONGESTED)
+_PUT_OFF = (Outcome.BUSY, Outcome.CONGESTED, Outcome.LATE)
 
 
 class Insistence(Generic[_Item]):

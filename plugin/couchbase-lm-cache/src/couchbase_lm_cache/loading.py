@@ -103,8 +103,11 @@ class Loader:
             began = time.monotonic()
             documents = transport.read([load.key for load in batch], self._timeout(task))
             self._connection.note([document.outcome for document in documents], began)
-        whole, parts = [], []
+        whole, parts, waiting = [], [], []
         for load, document in zip(batch, documents, strict=True):
+            if document.outcome is Outcome.CONGESTED and task.has_another_turn:
+                waiting.append(load)
+                continue
             load.cas = document.cas
             reason = self._admit(load, document)
             if reason is not None:
@@ -115,6 +118,8 @@ class Loader:
                 self._workers.submit(task, partial(self._start_foreign, task, load, settle))
             else:
                 parts += _parts(load, self._settings.shard_size_bytes)
+        if waiting:
+            self._workers.submit(task, partial(self._read_manifests, task, waiting, settle))
         self._finish(whole, settle)
         self._start_groups(task, parts, settle)
 
@@ -187,15 +192,21 @@ class Loader:
             answers = transport.read_into([_shard_read(part) for part in wanted], self._timeout(task))
             self._connection.note(answers, began)
             outcomes = dict(zip(wanted, answers, strict=True))
-        ended = []
+        ended, waiting = [], []
         for part in group:
             outcome, load = outcomes.get(part, Outcome.REVOKED), part.load
+            if outcome is Outcome.CONGESTED and task.has_another_turn:
+                waiting.append(part)
+                continue
             with load.lock:
                 if outcome is not Outcome.OK:
                     load.failure = load.failure or outcome
                 load.pending_parts -= 1
                 if load.pending_parts == 0:
                     ended.append(load)
+        if waiting:
+            # It was not asked for, as no connection was free: another turn costs nothing but time.
+            self._workers.submit(task, partial(self._read_group, task, waiting, settle))
         self._conclude(task, ended, transport, settle)
 
     def _conclude(

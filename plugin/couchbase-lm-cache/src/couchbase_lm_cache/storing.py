@@ -117,7 +117,14 @@ class Storer:
             store.sums = [""] * len(store.shards)
             store.is_whole = not self._settings.verifies_content and len(store.shards) <= 1
         replacing = [store for store in batch if not store.is_whole]
-        present = list(zip(replacing, self._read_present(task, replacing, transport), strict=True))
+        present, waiting = [], []
+        for store, found in zip(replacing, self._read_present(task, replacing, transport), strict=True):
+            if found.outcome is Outcome.CONGESTED and task.has_another_turn:
+                waiting.append(store)
+            else:
+                present.append((store, found))
+        if waiting:
+            self._workers.submit(task, partial(self._begin, task, waiting, settle))
         alike = [(store, found) for store, found in present if self._may_be_the_same(found)]
         for group in grouped(alike, lambda pair: pair[0].buffer.size_bytes):
             self._workers.submit(task, partial(self._compare, task, group, settle))

@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 _MAX_UNCLAIMED_RESULTS = 8192
 """LMCache never asks for the results of requests it aborted; the oldest of them are forgotten."""
 
+_LEAST_FOR_A_TURN_SECONDS = 0.1
+
 _task_ids = itertools.count(1)
 
 
@@ -60,6 +62,11 @@ class Task(Generic[Result]):
         self._verdict: Callable[[], Result] | None = verdict
         self._publish = publish
         self._lock = threading.Lock()
+
+    @property
+    def has_another_turn(self) -> bool:
+        """Whether enough time is left to wait once more for a connection that was not free."""
+        return self.remaining_seconds > _LEAST_FOR_A_TURN_SECONDS
 
     @property
     def remaining_seconds(self) -> float:

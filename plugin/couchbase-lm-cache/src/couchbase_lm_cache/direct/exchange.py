@@ -62,6 +62,11 @@ class Lane:
         return self.failure is not None or self._answered == len(self.requests)
 
     @property
+    def has_heard(self) -> bool:
+        """Whether an answer has come, or has begun to."""
+        return self._answered > 0 or self._header is not None
+
+    @property
     def is_clean(self) -> bool:
         """Whether the connection is idle and may serve others."""
         return self.failure is None and self._answered == len(self.requests) and self._first == self._last

@@ -44,14 +44,19 @@ class NodePool:
         self._is_trying = False
         self._why: Exception | None = None
 
-    def borrow(self, deadline: float) -> Session | None:
-        """Lend a session; None when all are in use until ``deadline``.
+    def borrow(self, deadline: float, wait_until: float | None = None) -> Session | None:
+        """Lend a session; None when all are in use.
+
+        Args:
+            deadline: until then a new one may take to connect (monotonic clock).
+            wait_until: until then one of those in use may come back; ``deadline`` where it is left out.
 
         Raises:
             NodeUnreachableError: the node is down, or the pool is closed.
             Exception: what ``open_session`` raised, to the caller that tried.
         """
-        if not self._free_places.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        limit = deadline if wait_until is None else wait_until
+        if not self._free_places.acquire(timeout=max(0.0, limit - time.monotonic())):
             return None
         try:
             session = self._take_idle() or self._connect(deadline)

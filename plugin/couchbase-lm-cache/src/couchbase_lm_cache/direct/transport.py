@@ -47,6 +47,8 @@ _FLAGS = struct.Struct(">I")
 _FLAGS_AND_EXPIRY = struct.Struct(">II")
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
 _REPEATS_OF_LOST = 2
+_WAITING_SHARE = 0.5
+"""Part of a call's time for which it waits for a connection: what is left must be enough to make use of it."""
 
 _FINAL: dict[int | None, Outcome] = {
     Status.OK: Outcome.OK,
@@ -190,8 +192,9 @@ class DirectTransport:
                 call.reopen(Outcome.UNREACHABLE)
 
     def _borrow(self, pool: NodePool, calls: list[Call], deadline: float) -> Session | None:
+        now = time.monotonic()
         try:
-            return pool.borrow(deadline)
+            session = pool.borrow(deadline, now + _WAITING_SHARE * (deadline - now))
         except SESSION_ERRORS as error:
             cause = error.__cause__ or error
             if isinstance(cause, (LoginRefusedError, BucketRefusedError)):
@@ -201,6 +204,10 @@ class DirectTransport:
             for call in calls:
                 call.settle(outcome)
             return None
+        if session is None:
+            for call in calls:
+                call.settle(Outcome.CONGESTED)
+        return session
 
     def _conclude(self, node: Node, lane: Lane, calls: list[Call], deadline: float) -> None:
         self._complain(node, lane)
@@ -232,7 +239,10 @@ class DirectTransport:
 
     def _conclude_unanswered(self, call: Call, lane: Lane) -> None:
         if lane.failure is None:
-            return  # the deadline came: it stays a timeout
+            # The deadline came: it stays a timeout, unless the node was answering.
+            if lane.has_heard:
+                call.try_later(Outcome.LATE)
+            return
         source = call.request.source
         if source is not None and source.buffer.is_revoked:
             call.settle(Outcome.REVOKED)  # its task has ended: a repetition would only cost another connection
