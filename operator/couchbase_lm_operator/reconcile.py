@@ -26,7 +26,7 @@ from couchbase_lm_operator.core.happenings import Happening
 from couchbase_lm_operator.core.progress import Progress
 from couchbase_lm_operator.core.reference_names import reference_names
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
-from couchbase_lm_operator.errors import ClusterConflictError, ClusterError
+from couchbase_lm_operator.errors import ClusterConflictError, ClusterError, ClusterRefusedError
 from couchbase_lm_operator.io import events, references
 from couchbase_lm_operator.metrics import PASS_SECONDS, PASSES
 from couchbase_lm_operator.status_writer import StatusWriter
@@ -77,7 +77,12 @@ class Reconciler:
 
     async def _pass(self, key: Key, memory: Memory) -> float | None:
         # 1. the resource as it is now, not as an event told
-        resource = await self.cluster.get(names.KIND, key.namespace, key.name)
+        try:
+            resource = await self.cluster.get(names.KIND, key.namespace, key.name)
+        except ClusterRefusedError:
+            if memory.tombstone is None:
+                raise
+            resource = None  # its end was told, and then its namespace went with the rights to look
         if resource is None:
             return await self._bury(key, memory)
         metadata = resource["metadata"]

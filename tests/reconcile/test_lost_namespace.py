@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from couchbase_lm_operator import names, removal
 from couchbase_lm_operator.handlers import kopf_settings
 from couchbase_lm_operator.io.cluster import Cluster
 from couchbase_lm_operator.io.kube_api import KubeApi
@@ -113,6 +114,22 @@ async def test_a_namespace_that_is_not_there_at_start_is_served_once_it_is(
         assert (await other.status())["observedGeneration"] == -1
         await grant(other)
         await other.until_condition("CredentialsReady", "True")
+
+
+async def test_a_resource_that_goes_with_its_namespace_is_forgotten(
+    world: World, other: World, operators_kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "PATIENCE_WITHOUT_CREDENTIALS_SECONDS", 1.0)
+    watched = (other.namespace, world.namespace)
+    async with world.operator(kubeconfig=operators_kubeconfig, namespaces=watched) as runtime:
+        await other.serve()
+        await _lose(other)
+        await other.delete(names.KIND, "demo")
+
+        async def is_forgotten() -> bool:
+            return Key(other.namespace, "demo") not in dict(runtime.memories.items())
+
+        await until(is_forgotten)
 
 
 async def test_the_rounds_go_on_past_a_lost_namespace(world: World, other: World, operators_kubeconfig: Path) -> None:

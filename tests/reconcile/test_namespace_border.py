@@ -69,6 +69,17 @@ async def test_a_name_that_is_a_path_opens_no_secret_of_another_namespace(world:
     assert world.couchbase_mutations() != before
 
 
+@pytest.mark.usefixtures("_crd_without_patterns")
+async def test_beside_a_spec_that_cannot_be_used_a_new_operator_does_not_know_the_cache(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+    await world.edit(spec={"couchbase": {"adminSecretRef": {"name": "a/b"}}})
+    async with world.operator():
+        await world.until_condition("Ready", "False", "InvalidSpec")
+        found = await world.until_condition("CacheHealthy", "Unknown", "CacheNotProbed")
+        assert "specification cannot be used" in found["message"]
+
+
 @pytest.mark.parametrize("name", ["../x", "..", ".", "a/b", "a%2Fb", "a?b", "a b"])
 async def test_no_name_leads_to_another_path(cluster: Cluster, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of an object"):
