@@ -41,6 +41,11 @@ def outcome_of(error: Exception) -> Outcome:
     return Outcome.REFUSED
 
 
+def is_temporary(result: object) -> bool:
+    """Say whether the server asks to try again in a moment: it is out of memory, or busy with that document."""
+    return isinstance(result, TemporaryFailException)
+
+
 def why_not_connected(error: Exception, *, bucket: str, uses_tls: bool) -> str:
     """Explain a failed attempt to open the cluster and bucket, with everything the server tells alike.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 from contextlib import ExitStack
 from datetime import timedelta
@@ -34,7 +35,7 @@ from couchbase.transcoder import Transcoder
 from couchbase_lm_cache import connect_reasons
 from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS, is_json
 from couchbase_lm_cache.errors import BufferRevokedError, ConnectError
-from couchbase_lm_cache.sdk_errors import outcome_of, why_not_connected
+from couchbase_lm_cache.sdk_errors import is_temporary, outcome_of, why_not_connected
 from couchbase_lm_cache.sharding import checksum
 from couchbase_lm_cache.transport import PROBE_KEYS, Age, Document, Outcome, ShardRead, ShardWrite
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
 _CLUSTERS = 2
+_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
 
 
 class SdkTransport:
@@ -61,12 +63,16 @@ class SdkTransport:
     def __init__(self, clusters: Sequence[Cluster], collections: Sequence[Collection]) -> None:
         self._clusters = list(clusters)
         self._turns = itertools.cycle(collections)
+        self._closed = threading.Event()
         self.notice = ""
 
     def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
         """Read whole documents."""
-        options = GetMultiOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW)
-        results = self._call(lambda collection: collection.get_multi(_unique(keys), options), keys)
+        results = self._repeat(
+            lambda collection, left, limit: collection.get_multi(left, GetMultiOptions(timeout=limit, transcoder=_RAW)),
+            keys,
+            timeout_seconds,
+        )
         return [_document(results[key]) for key in keys]
 
     def read_into(self, reads: Sequence[ShardRead], timeout_seconds: float) -> list[Outcome]:
@@ -93,8 +99,11 @@ class SdkTransport:
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""
-        options = ExistsMultiOptions(timeout=_timeout(timeout_seconds))
-        results = self._call(lambda collection: collection.exists_multi(_unique(keys), options), keys)
+        results = self._repeat(
+            lambda collection, left, limit: collection.exists_multi(left, ExistsMultiOptions(timeout=limit)),
+            keys,
+            timeout_seconds,
+        )
         return [_presence(results[key]) for key in keys]
 
     def age(self, key: str, timeout_seconds: float) -> Age:
@@ -109,16 +118,22 @@ class SdkTransport:
 
     def touch(self, keys: Sequence[str], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
         """Give documents a new lifetime."""
-        options = TouchMultiOptions(timeout=_timeout(timeout_seconds))
-        results = self._call(
-            lambda collection: collection.touch_multi(_unique(keys), _expiry(ttl_seconds), options), keys
+        lifetime = _expiry(ttl_seconds)
+        results = self._repeat(
+            lambda collection, left, limit: collection.touch_multi(left, lifetime, TouchMultiOptions(timeout=limit)),
+            keys,
+            timeout_seconds,
         )
         return [_written(results[key]) for key in keys]
 
     def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
         """Remove documents; with ``cas``, only the version that was read."""
-        options = RemoveMultiOptions(timeout=_timeout(timeout_seconds), **({"cas": cas} if cas else {}))
-        results = self._call(lambda collection: collection.remove_multi(_unique(keys), options), keys)
+        version = {"cas": cas} if cas else {}
+        results = self._repeat(
+            lambda collection, left, limit: collection.remove_multi(left, RemoveMultiOptions(timeout=limit, **version)),
+            keys,
+            timeout_seconds,
+        )
         return [_written(results[key]) for key in keys]
 
     def collection(self) -> Collection:
@@ -127,6 +142,7 @@ class SdkTransport:
 
     def close(self) -> None:
         """Disconnect; calls under way end as failures."""
+        self._closed.set()
         for cluster in self._clusters:
             cluster.close()
 
@@ -136,6 +152,28 @@ class SdkTransport:
         options = UpsertMultiOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW, expiry=_expiry(ttl_seconds))
         results = self._call(lambda collection: collection.upsert_multi(values, options), list(values))
         return {key: _written(results[key]) for key in values}
+
+    def _repeat(
+        self,
+        operation: Callable[[Collection, list[str], timedelta], Any],
+        keys: Sequence[str],
+        timeout_seconds: float,
+    ) -> dict[str, Any]:
+        """Call for ``keys``, and again for those that the server wants to be asked for later, until time is up.
+
+        Writes have no part in this: whoever makes them tries again without a thread that waits.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        results: dict[str, Any] = {}
+        left, pause = _unique(keys), _FIRST_PAUSE_SECONDS
+        while left:
+            asked, limit = left, _timeout(deadline - time.monotonic())
+            results |= self._call(lambda collection: operation(collection, asked, limit), asked)  # noqa: B023 - at once
+            left = [key for key in asked if is_temporary(results[key])]
+            if left and (time.monotonic() + pause >= deadline or self._closed.wait(pause)):
+                break
+            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+        return results
 
     def _call(self, operation: Callable[[Collection], Any], keys: Sequence[str]) -> dict[str, Any]:
         """Run one multi-document call; a failure of the call is a failure of each document."""
