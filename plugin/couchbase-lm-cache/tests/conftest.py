@@ -177,7 +177,8 @@ def open_adapter(place: Place) -> Iterator[OpenAdapter]:
 @pytest.fixture
 def eager_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the connection look around ten times as often, so that what it notices is noticed soon."""
-    monkeypatch.setattr(connection, "PROBE_INTERVAL_SECONDS", connection.PROBE_INTERVAL_SECONDS / 10)
+    for name in ("PROBE_INTERVAL_SECONDS", "_OUTAGE_PROBE_INTERVAL_SECONDS"):
+        monkeypatch.setattr(connection, name, getattr(connection, name) / 10)
 
 
 @pytest.fixture

@@ -13,10 +13,13 @@ from couchbase.transcoder import RawBinaryTranscoder, RawJSONTranscoder
 from lmcache_parts import KIB, MIB, MODEL, Driver, L1Memory, content, keys
 
 from couchbase_lm_cache.direct.transport import DirectTransport
+from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS
 from couchbase_lm_cache.sdk_transport import SdkTransport
 from couchbase_lm_cache.transport import Outcome, ShardWrite, Transport
 
 KEY_0 = f"{MODEL}@0x01000100@0@{'0' * 64}"
+KEY_1 = KEY_0[:-1] + "1"
+LAST_OF_1 = f"{KEY_1}::shard::2"
 
 
 def put(bucket: Collection, name: str, value: bytes) -> None:
@@ -68,6 +71,77 @@ def test_a_changed_byte_is_a_miss_and_the_object_is_stored_again(
     assert driver.load(keys(1), target) == [True]
 
 
+def test_a_shard_of_another_chunk_is_a_miss(
+    open_adapter: OpenAdapter, l1: L1Memory, bucket: Collection, place: Place
+) -> None:
+    """Whole, of the right length and with the right flags, but not its own; also one of its own in another place."""
+    driver = open_adapter()
+    source, target = l1.filled(*[3 * MIB] * 3), l1.take(*[3 * MIB] * 3)
+    assert driver.store(keys(3), source).is_successful()
+    documents = place.documents()
+    put(bucket, f"{KEY_0}::shard::1", documents[f"{KEY_1}::shard::1"].value)
+    put(bucket, f"{KEY_1}::shard::0", documents[f"{KEY_1}::shard::2"].value)
+    assert driver.load(keys(3), target) == [False, False, True]
+    assert content(target[2]) == content(source[2])
+    assert driver.store(keys(3), source).bytes_transferred() == 6 * MIB, "what was damaged is stored again"
+    assert driver.load(keys(3), target) == [True] * 3
+    assert [content(item) for item in target] == [content(item) for item in source]
+
+
+def test_a_manifest_of_another_chunk_is_a_miss(driver: Driver, l1: L1Memory, place: Place) -> None:
+    source, target = l1.filled(2 * MIB, 2 * MIB), l1.take(2 * MIB, 2 * MIB)
+    assert driver.store(keys(2), source).is_successful()
+    other = place.documents()[KEY_1]
+    place.put({KEY_0: (other.value, other.flags)})
+    assert driver.load(keys(2), target) == [False, True]
+
+
+@pytest.mark.parametrize("checksum", ["xxh3", "none"])
+@pytest.mark.parametrize("flags", [JSON_FLAGS, JSON_FLAGS | 0x2], ids=["JSON", "JSON with legacy bits"])
+def test_a_shard_with_the_flags_of_a_manifest_is_a_miss(
+    open_adapter: OpenAdapter, l1: L1Memory, place: Place, checksum: str, flags: int
+) -> None:
+    driver = open_adapter(checksum=checksum)
+    source, target = l1.filled(3 * MIB), l1.take(3 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    name = f"{KEY_0}::shard::1"
+    place.put({name: (place.documents()[name].value, flags)})
+    assert driver.load(keys(1), target) == [False]
+    assert driver.store(keys(1), source).is_successful()
+    assert driver.load(keys(1), target) == [True]
+
+
+@pytest.mark.parametrize("checksum", ["xxh3", "none"])
+@pytest.mark.parametrize("flags", [BINARY_FLAGS, 0], ids=["binary", "none"])
+def test_a_manifest_with_the_flags_of_a_shard_is_a_miss(
+    open_adapter: OpenAdapter, l1: L1Memory, place: Place, checksum: str, flags: int
+) -> None:
+    """Its bytes would be taken for an object of the plain format, were they as long as one."""
+    driver = open_adapter(checksum=checksum)
+    source, target = l1.filled(3 * MIB), l1.take(3 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    place.put({KEY_0: (place.documents()[KEY_0].value, flags)})
+    assert driver.load(keys(1), target) == [False]
+    assert driver.store(keys(1), source).is_successful()
+    assert driver.load(keys(1), target) == [True]
+    assert content(target[0]) == content(source[0])
+
+
+def test_a_document_longer_than_the_buffer_leaves_its_neighbours_alone(
+    open_adapter: OpenAdapter, l1: L1Memory, place: Place
+) -> None:
+    """Whole documents of the plain format, which no manifest describes, and shards."""
+    driver = open_adapter(checksum="none")
+    source, target = l1.filled(MIB, 3 * MIB, MIB), l1.take(MIB, 3 * MIB, MIB)
+    assert driver.store(keys(3), source).is_successful()
+    documents = place.documents()
+    longer = {name: (documents[name].value + bytes([1]) * MIB, documents[name].flags) for name in (KEY_0, LAST_OF_1)}
+    place.put(longer)
+    assert driver.load(keys(3), target) == [False, False, True]
+    assert content(target[0]) == bytes(MIB)
+    assert content(target[2]) == content(source[2])
+
+
 def test_a_byte_changed_on_the_way_is_a_miss(driver: Driver, l1: L1Memory, place: Place) -> None:
     source, target = l1.filled(4 * MIB), l1.take(4 * MIB)
     assert driver.store(keys(1), source).is_successful()
@@ -103,7 +177,15 @@ def test_shards_without_a_manifest_are_a_miss(driver: Driver, l1: L1Memory, buck
         {"lmcache_shards": 2, "bytes": 2 * MIB, "xxh3": ["0"], "layout": "x"},
         {"lmcache_shards": 10**9, "bytes": 2 * MIB},
         {"lmcache_shards": 2, "bytes": -1},
+        {"lmcache_shards": 2, "bytes": 10**400},
+        {"lmcache_shards": 10**400, "bytes": 10**400},
+        {"lmcache_shards": 2**63, "bytes": 2 * MIB},
+        {"lmcache_shards": -2, "bytes": 2 * MIB},
+        {"lmcache_shards": 2.0, "bytes": 2e6},
+        {"lmcache_shards": True, "bytes": 2 * MIB},
+        {"lmcache_shards": 2 * MIB, "bytes": 2 * MIB},
     ],
+    ids=lambda manifest: str(manifest)[:40],
 )
 def test_a_document_that_is_no_manifest_is_a_miss(
     driver: Driver, l1: L1Memory, bucket: Collection, manifest: Any
@@ -139,6 +221,32 @@ def _half(whole: Callable[..., list[Outcome]]) -> Callable[..., list[Outcome]]:
         return [*whole(self, writes[:1], ttl, timeout), *[Outcome.REFUSED] * (len(writes) - 1)]
 
     return half
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"not JSON",
+        b'{"lmcache_shards": 2, "bytes": 2097152',
+        b'{"lmcache_shards": 2, "bytes": 1e999}',
+        b'{"lmcache_shards": NaN, "bytes": Infinity}',
+        b'{"lmcache_shards": 1' + b"0" * 5000 + b', "bytes": 2097152}',
+        b'\xff\xfe{"lmcache_shards": 2}',
+        b"\0" * 4096,
+    ],
+    ids=lambda text: repr(text[:30]),
+)
+def test_a_manifest_that_is_not_json_is_a_miss_and_the_object_is_stored_again(
+    driver: Driver, l1: L1Memory, place: Place, text: bytes
+) -> None:
+    source, target = l1.filled(2 * MIB), l1.take(2 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    place.put({KEY_0: (text, JSON_FLAGS)})
+    assert driver.load(keys(1), target) == [False]
+    assert content(target[0]) == bytes(2 * MIB)
+    assert driver.store(keys(1), source).is_successful()
+    assert driver.load(keys(1), target) == [True]
 
 
 def test_a_manifest_that_is_nested_too_deep_costs_only_its_own_object(

@@ -104,6 +104,7 @@ def has_begun(target: list[MemoryObj], place: Place) -> bool:
     return place.emulator.counters.kv_requests["GET"] >= 3 * len(target)
 
 
+@pytest.mark.usefixtures("eager_probes")
 @pytest.mark.parametrize("after_deadline_seconds", [-0.02, 0.0, 0.02, 0.5])
 def test_no_byte_follows_the_deadline(
     trickling: Place, drivers: list[Driver], l1: L1Memory, after_deadline_seconds: float
