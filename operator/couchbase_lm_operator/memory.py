@@ -6,6 +6,7 @@ hands results of the patrol to the next pass.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ class Memory:
     ``troubled_since`` is the monotonic time since which passes end in waiting or failure, ``unseen_since`` that
     since which pods serve without having told what they store.
     ``visit`` is what Couchbase is being asked, ``provisioned`` what was told last of how far it came, with its goal.
+    ``creation_refused_at`` is the time of the event loop at which Couchbase refused to create the bucket.
     ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``references`` are the
     versions of the objects that the spec names. ``tombstone`` is the last body of a resource that is gone,
     ``removing_since`` the monotonic time of the first try to remove what it left.
@@ -46,6 +48,7 @@ class Memory:
     troubled_since: float | None = None
     unseen_since: float | None = None
     visit: Visit | None = None
+    creation_refused_at: float = -math.inf
     provisioned: tuple[CouchbaseGoal, Provisioned] | None = None
     couchbase: CouchbaseCluster | None = None
     cache: CacheHealth | None = None

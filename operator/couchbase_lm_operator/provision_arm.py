@@ -6,11 +6,13 @@ another one when it ends; until then status tells what was known before.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.core.couchbase.provisioning import decide, decide_removal, record_after, verdict_after
+from couchbase_lm_operator.core.couchbase.provisioning_steps import CreateBucket
 from couchbase_lm_operator.core.progress import Provisioned
 from couchbase_lm_operator.metrics import COUCHBASE_STEPS
 
@@ -36,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 # bucket, keyspace, user, proof: one more round than a first provisioning has stages, after a first look
 _MAX_ROUNDS = 6
+_CREATION_APART_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class Arm:
                 record = record_after(visit.decision, visit.before, finding.outcome)
                 couchbase = await self._with_record(couchbase, record)
                 _log(visit, visit.decision, finding)
+                if record != visit.decision.record:
+                    self.memory.creation_refused_at = finding.ended_at
                 verdict = verdict_after(visit.decision, visit.couchbase.goal, finding.outcome)
                 told = replace(_told(visit.decision, couchbase), verdict=verdict) if is_own else None
             self.memory.visit = None  # not before its record is safe
@@ -91,6 +96,8 @@ class Arm:
             if not is_own or not finding.is_fresh:
                 continue
             decision, before = judge(couchbase.goal, finding.seen), couchbase.goal.record
+            if _creates_bucket(decision) and self._was_refused_just_now(couchbase):
+                return self._remembered(couchbase)
             couchbase = await self._with_record(couchbase, decision.record)
             told = _told(decision, couchbase)
             if not decision.steps or not rounds_left:
@@ -122,6 +129,14 @@ class Arm:
         await self.save_record(record)
         return replace(couchbase, goal=replace(couchbase.goal, record=record))
 
+    def _was_refused_just_now(self, couchbase: CouchbaseCluster) -> bool:
+        """Say whether the same creation would be tried again at once.
+
+        Each try writes an intent and takes it back: the events of these writes must not bring the next one.
+        """
+        since = asyncio.get_running_loop().time() - self.memory.creation_refused_at
+        return since < _CREATION_APART_SECONDS and self._remembered(couchbase) is not None
+
     def _remembered(self, couchbase: CouchbaseCluster) -> Provisioned | None:
         """Return how far an earlier pass found the same goal."""
         if self.memory.provisioned is None:
@@ -136,6 +151,10 @@ def give_up_look(memory: Memory) -> None:
     if memory.visit is not None and memory.visit.decision is None:
         memory.visit.task.cancel()
         memory.visit = None
+
+
+def _creates_bucket(decision: ProvisioningDecision) -> bool:
+    return any(isinstance(step, CreateBucket) for step in decision.steps)
 
 
 def _told(decision: ProvisioningDecision, couchbase: CouchbaseCluster) -> Provisioned:

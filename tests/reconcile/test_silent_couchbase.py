@@ -42,7 +42,7 @@ async def test_drift_and_scaling_do_not_wait_for_three_dead_hosts(world: World) 
         world.operator(),
     ):
         await world.create(couchbase__managementEndpoints=[one.url, two.url, three.url])
-        await until(lambda: world.cluster.get("Service", world.namespace, "demo"))
+        await until(lambda: world.cluster.get("Deployment", world.namespace, "demo"))
         took = [await _repair_seconds(world, "demo") for _ in range(4)]
         assert max(took) < PROMPTLY_SECONDS, took
 
