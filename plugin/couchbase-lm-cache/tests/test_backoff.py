@@ -63,7 +63,7 @@ def test_a_shortage_that_stays_ends_a_read_by_its_limit(
 
 
 def test_a_load_waits_for_a_shortage_to_pass(
-    open_adapter: OpenAdapter, place: Place, shortage: str, l1: L1Memory
+    l1: L1Memory, open_adapter: OpenAdapter, place: Place, shortage: str
 ) -> None:
     driver = open_adapter()
     source, target = l1.filled(3 * MIB), l1.take(3 * MIB)

@@ -73,7 +73,7 @@ def test_a_value_that_is_still_arriving_is_late_and_no_silence(narrow: Transport
 
 
 def test_loads_that_wait_for_their_turn_are_done_and_are_no_outage(
-    open_adapter: OpenAdapter, l1: L1Memory, place: Place
+    l1: L1Memory, open_adapter: OpenAdapter, place: Place
 ) -> None:
     driver = open_adapter(connections_per_node=1, kv_timeout_seconds=CALL_SECONDS)
     names, sources, targets = keys(TASKS), l1.filled(*[MIB] * TASKS), l1.take(*[MIB] * TASKS)
@@ -87,7 +87,7 @@ def test_loads_that_wait_for_their_turn_are_done_and_are_no_outage(
 
 
 def test_loads_whose_turn_never_comes_end_by_their_deadline(
-    open_adapter: OpenAdapter, l1: L1Memory, place: Place
+    l1: L1Memory, open_adapter: OpenAdapter, place: Place
 ) -> None:
     driver = open_adapter(connections_per_node=1, kv_timeout_seconds=1.0, task_deadline_seconds=1.5)
     names, targets = keys(TASKS), l1.take(*[MIB] * TASKS)

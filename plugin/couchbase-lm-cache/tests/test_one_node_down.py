@@ -58,7 +58,7 @@ def is_alive(place: Place, name: ObjectKey, *, shards: int) -> bool:
 
 
 def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
-    place: Place, driver: Driver, l1: L1Memory
+    l1: L1Memory, place: Place, driver: Driver
 ) -> None:
     names, objects = keys(COUNT), l1.filled(*[SIZE] * COUNT)
     alive = [is_alive(place, name, shards=1) for name in names]
@@ -82,7 +82,7 @@ def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
     assert time.monotonic() - begun < 3, "objects of live nodes are slow while another node is down"
 
 
-def test_stores_go_on_beside_those_that_wait_for_a_node(place: Place, driver: Driver, l1: L1Memory) -> None:
+def test_stores_go_on_beside_those_that_wait_for_a_node(l1: L1Memory, place: Place, driver: Driver) -> None:
     """More tasks than there are threads that store."""
     names = keys(400)
     dead = [name for name in names if not is_alive(place, name, shards=1)][:12]
@@ -96,7 +96,7 @@ def test_stores_go_on_beside_those_that_wait_for_a_node(place: Place, driver: Dr
     assert driver.lookup(dead + live) == [False] * len(dead) + [True] * len(live)
 
 
-def test_a_node_that_comes_back_soon_gets_what_was_meant_for_it(place: Place, driver: Driver, l1: L1Memory) -> None:
+def test_a_node_that_comes_back_soon_gets_what_was_meant_for_it(l1: L1Memory, place: Place, driver: Driver) -> None:
     names = keys(12)
     place.emulator.kill_node(DEAD)
     task = driver.adapter.submit_store_task(names, l1.filled(*[SIZE] * len(names)))
@@ -107,7 +107,7 @@ def test_a_node_that_comes_back_soon_gets_what_was_meant_for_it(place: Place, dr
 
 
 @pytest.mark.usefixtures("eager_probes")
-def test_requests_for_objects_of_the_dead_node_alone_are_no_outage(place: Place, driver: Driver, l1: L1Memory) -> None:
+def test_requests_for_objects_of_the_dead_node_alone_are_no_outage(l1: L1Memory, place: Place, driver: Driver) -> None:
     names = keys(60)
     assert driver.store(names, l1.filled(*[KIB] * len(names))).is_successful()
     live = [name for name in names if is_alive(place, name, shards=1)]
