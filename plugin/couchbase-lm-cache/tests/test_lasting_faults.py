@@ -20,6 +20,7 @@ from e2e.couchbase_emulator.running import running_emulator
 MINUTE_SECONDS = 60.0
 DEADLINE_SECONDS = 20.0  # of a load, by default
 TRANSPORTS = ("direct", "sdk")
+pytestmark = pytest.mark.timeout(240)
 COUNT = 6
 
 
