@@ -84,10 +84,10 @@ class Arm:
             finding, is_own = self._finding(visit), visit.is_for(couchbase)
             if visit.decision is not None:
                 record = record_after(visit.decision, visit.before, finding.outcome)
-                couchbase = await self._with_record(couchbase, record)
-                _log(visit, visit.decision, finding)
-                if record != visit.decision.record:
+                if record != visit.decision.record:  # which is in status already, and void now
+                    couchbase = await self._with_record(couchbase, record)
                     self.memory.creation_refused_at = finding.ended_at
+                _log(visit, visit.decision, finding)
                 verdict = verdict_after(visit.decision, visit.couchbase.goal, finding.outcome)
                 told = replace(_told(visit.decision, couchbase), verdict=verdict) if is_own else None
             self.memory.visit = None  # not before its record is safe
