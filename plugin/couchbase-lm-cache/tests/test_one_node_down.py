@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import zlib
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def driver(place: Place) -> Iterator[Driver]:
     adapter.close()
 
 
-def is_alive(place: Place, name: ObjectKey, *, shards: int) -> bool:
+def is_alive(place: Place, name: ObjectKey, *, shards: int, dead: int = DEAD) -> bool:
     """Say whether all documents of an object belong to nodes that are up."""
     owners = place.emulator.call(lambda emulator: list(emulator.cluster.buckets[BUCKET].documents.owners))
     key = object_key(
@@ -54,7 +55,7 @@ def is_alive(place: Place, name: ObjectKey, *, shards: int) -> bool:
         cache_salt=name.cache_salt,
     )
     documents = [key, *(shard_key(key, index) for index in range(shards))]
-    return all(owners[(zlib.crc32(one.encode()) >> 16 & 0x7FFF) % len(owners)] != DEAD for one in documents)
+    return all(owners[(zlib.crc32(one.encode()) >> 16 & 0x7FFF) % len(owners)] != dead for one in documents)
 
 
 def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
@@ -124,3 +125,32 @@ def test_requests_for_objects_of_the_dead_node_alone_are_no_outage(l1: L1Memory,
     place.emulator.revive_node(DEAD)
     wait_until(lambda: is_healthy(driver), "recovery")
     assert driver.lookup(live) == [True] * len(live)
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that accepts connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(100)
+        yield int(listener.getsockname()[1])
+
+
+def test_a_node_that_says_nothing_costs_no_more_than_one_that_is_gone(
+    l1: L1Memory, cluster: RunningEmulator, silent_port: int
+) -> None:
+    ports = [port for _, port in cluster.kv_addresses]
+    for index, port in enumerate([silent_port, *ports[1:]]):
+        cluster.set_alternate_address(index, "127.0.0.1", {"kv": port})
+    place = Place(cluster, "nodes", "direct")
+    text = f"couchbase://127.0.0.1:{ports[1]}?network=external"
+    driver = Driver(create_adapter(place.params | {"connection_string": text}))
+    wait_until(lambda: not is_healthy(driver), "noticing the node")
+    names, objects = keys(COUNT), l1.filled(*[SIZE] * COUNT)
+    begun = time.monotonic()
+    for turn in range(2):
+        driver.store(names, objects)
+        assert driver.lookup(names) == [is_alive(place, name, shards=1, dead=0) for name in names], turn
+        assert driver.adapter.report_status()["connection_state"] == "ready"
+    assert time.monotonic() - begun < STORE_DEADLINE_SECONDS / 2
+    driver.adapter.close()

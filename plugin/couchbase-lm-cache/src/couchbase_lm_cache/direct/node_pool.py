@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from couchbase_lm_cache.direct.session import Session
 
-_ENOUGH_TO_CONNECT_SECONDS = 1.0
+_ENOUGH_TO_CONNECT_SECONDS = 0.5
 _FIRST_REST_SECONDS, _LAST_REST_SECONDS = 0.1, 2.0
 
 

@@ -47,8 +47,8 @@ _FLAGS = struct.Struct(">I")
 _FLAGS_AND_EXPIRY = struct.Struct(">II")
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
 _REPEATS_OF_LOST = 2
-_WAITING_SHARE = 0.5
-"""Part of a call's time for which it waits for a connection: what is left must be enough to make use of it."""
+_BORROWING_SHARE = 0.5
+"""Part of the time left in which a connection must be had: the rest is for making use of it, and for other nodes."""
 
 _FINAL: dict[int | None, Outcome] = {
     Status.OK: Outcome.OK,
@@ -171,7 +171,7 @@ class DirectTransport:
             # In one order everywhere: two callers that each held what the other waits for would both time out.
             for node in sorted(by_node):
                 pool = self._topology.pool(node, kind)
-                session = self._borrow(pool, by_node[node], deadline)
+                session = self._borrow(pool, by_node[node], deadline, is_alone=len(by_node) == 1)
                 if session is not None:
                     lane = Lane(session.stream, [call.request for call in by_node[node]])
                     lent.append((pool, session, lane))
@@ -191,16 +191,19 @@ class DirectTransport:
             for call in calls if is_news or self._topology.map is not present else ():
                 call.reopen(Outcome.UNREACHABLE)
 
-    def _borrow(self, pool: NodePool, calls: list[Call], deadline: float) -> Session | None:
+    def _borrow(self, pool: NodePool, calls: list[Call], deadline: float, *, is_alone: bool) -> Session | None:
         now = time.monotonic()
+        share = now + _BORROWING_SHARE * (deadline - now)
+        # A node that accepts connections and then says nothing must not use up the time of others.
+        limit = deadline if is_alone else share
         try:
-            session = pool.borrow(deadline, now + _WAITING_SHARE * (deadline - now))
+            session = pool.borrow(limit, share)
         except SESSION_ERRORS as error:
             cause = error.__cause__ or error
             if isinstance(cause, (LoginRefusedError, BucketRefusedError)):
                 outcome = Outcome.DENIED
             else:
-                outcome = Outcome.UNREACHABLE if time.monotonic() < deadline else Outcome.TIMEOUT
+                outcome = Outcome.UNREACHABLE if time.monotonic() < limit else Outcome.TIMEOUT
             for call in calls:
                 call.settle(outcome)
             return None
