@@ -109,6 +109,7 @@ def test_a_collection_that_is_dropped_and_made_again(place: Place, open_adapter:
     assert expected in driver.adapter.report_status()["reason"]
     place.emulator.create_collection(BUCKET, SCOPE, place.collection)
     wait_until(lambda: state(driver) == "ready", "recovery", 15)
+    assert is_healthy(driver)
     assert driver.lookup(keys(2)) == [False, False], "the new collection is empty"
     assert driver.store(keys(2), source).is_successful()
     assert driver.load(keys(2), target) == [True, True]

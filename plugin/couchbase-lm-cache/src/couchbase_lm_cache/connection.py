@@ -327,6 +327,9 @@ class Connection:
             self._state, self._partial, self._unanswered_calls = ConnectionState.READY, partial, 0
             self._reason = "some data nodes do not answer" if partial else ""
             self._probed_at = time.monotonic()
+            if before is not ConnectionState.READY:
+                # A refusal may have been that of a collection that was gone: the next write tells.
+                self._write_denied = False
             self._changed.notify_all()
         if before is not ConnectionState.READY:
             logger.info("Couchbase is available: the cache is used from now on")
