@@ -13,7 +13,7 @@ from couchbase_lm_operator.core.cache_probe import probe_goal
 from couchbase_lm_operator.core.checks import check
 from couchbase_lm_operator.core.children.readiness import workload_state
 from couchbase_lm_operator.core.children.service_url import service_url
-from couchbase_lm_operator.core.couchbase import bucket_record, claims
+from couchbase_lm_operator.core.couchbase import claims
 from couchbase_lm_operator.core.couchbase.provisioning import CouchbaseFacts, Stage
 from couchbase_lm_operator.core.facts import template_facts
 from couchbase_lm_operator.core.observed import Claim, Missing, SecretValue, Unread
@@ -90,7 +90,6 @@ class Arms:
         progress = replace(progress, plan=plan, goal=goal)
         if goal is None:
             return _after(progress, await self._hold(spec, observed, progress.verdict))
-        goal = _with_record(goal, observed)
         user = await self._user(goal, observed)
         if isinstance(user, Refuse):
             why = progress.verdict if plan is None else user
@@ -227,10 +226,6 @@ def _for_probes(couchbase: CouchbaseCluster) -> CouchbaseCluster:
 
 def _login(secret: SecretValue) -> Credentials:
     return Credentials(secret.values["username"], secret.values["password"])
-
-
-def _with_record(goal: CouchbaseGoal, observed: Observed) -> CouchbaseGoal:
-    return replace(goal, record=bucket_record.from_status(observed.status.get("couchbase") or {}))
 
 
 def _rival(goal: CouchbaseGoal, observed: Observed) -> Refuse | None:

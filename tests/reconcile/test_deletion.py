@@ -87,6 +87,36 @@ async def test_delete_spares_a_bucket_that_was_made_anew_by_somebody_else(world:
     assert await world.has_bucket(bucket)
 
 
+async def test_delete_removes_a_bucket_that_is_still_warming_up(world: World) -> None:
+    """Before the bucket carries our mark, only the record in status tells whose it is."""
+    world.couchbase.faults.bucket_warmup_seconds = 600.0
+    async with world.operator():
+        await world.create(couchbase__bucket={"reclaimPolicy": "Delete"})
+        await world.until_condition("BucketReady", "False", "BucketWarmingUp")
+        bucket = (await world.status())["couchbase"]["bucket"]["name"]
+        assert await world.has_bucket(bucket)
+        await world.delete(names.KIND, "demo")
+        await until(lambda: _is_gone(world))
+    assert not await world.has_bucket(bucket)
+
+
+async def test_delete_removes_a_bucket_that_was_just_being_created(world: World) -> None:
+    world.couchbase.faults.bucket_warmup_seconds = 600.0
+    world.couchbase.faults.http_slow_seconds = 0.5
+    async with world.operator():
+        await world.create(couchbase__bucket={"reclaimPolicy": "Delete"})
+
+        async def intent() -> str:
+            recorded = ((await world.status()).get("couchbase") or {}).get("bucket") or {}
+            return "" if recorded.get("uuid") else str(recorded.get("name") or "")
+
+        bucket = await until(intent)
+        await world.delete(names.KIND, "demo")
+        await until(lambda: _is_gone(world))
+    world.couchbase.faults.clear()
+    assert not await world.has_bucket(bucket)
+
+
 async def test_changing_the_policy_back_to_retain_removes_the_finalizer(world: World) -> None:
     async with world.operator():
         await world.serve(couchbase__bucket={"reclaimPolicy": "Delete"})

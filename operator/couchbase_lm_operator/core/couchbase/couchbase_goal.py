@@ -44,7 +44,7 @@ def couchbase_goal(spec: LMCacheCouchbaseSpec, observed: Observed, working_set_b
         user=(observed_user(observed) if is_external else None) or user or names.user(uid, namespace, name),
         ownership_mark=ownership.mark(names.cluster_id(uid), namespace, name),
         secret_name=secret.name if is_external and secret is not None else names.credentials_secret(name),
-        record=bucket_record.from_status(observed.status),
+        record=bucket_record.from_status(observed.status.get("couchbase") or {}),
     )
 
 
