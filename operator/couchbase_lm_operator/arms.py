@@ -16,7 +16,7 @@ from couchbase_lm_operator.core.children.service_url import service_url
 from couchbase_lm_operator.core.couchbase import claims
 from couchbase_lm_operator.core.couchbase.provisioning import CouchbaseFacts, Stage
 from couchbase_lm_operator.core.facts import template_facts
-from couchbase_lm_operator.core.observed import Claim, Missing, SecretValue, Unread
+from couchbase_lm_operator.core.observed import Missing, Unread
 from couchbase_lm_operator.core.plan import make_plan
 from couchbase_lm_operator.core.pod_template.workload import frame
 from couchbase_lm_operator.core.progress import HEALTHY, CacheHealth, Progress, Provisioned
@@ -27,8 +27,8 @@ from couchbase_lm_operator.core.spec_bounds import is_rollout_refused
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Wait
 from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.io import credentials
-from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+from couchbase_lm_operator.io.couchbase.named_cluster import login, named_cluster
 from couchbase_lm_operator.metrics import CACHE_HEALTHY
 from couchbase_lm_operator.provision_arm import Arm, give_up_look
 from couchbase_lm_operator.work_queue import Key
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.verdict import Verdict
     from couchbase_lm_operator.io.addresses import AddressGuard
     from couchbase_lm_operator.io.cluster import Cluster
+    from couchbase_lm_operator.io.couchbase.access import Credentials
     from couchbase_lm_operator.memory import Memory
     from couchbase_lm_operator.status_writer import StatusWriter
     from couchbase_lm_operator.visits import Visits
@@ -121,13 +122,13 @@ class Arms:
         if isinstance(found, CacheHealth):
             memory.cache = found if memory.couchbase is None else memory.cache
         elif spec is not None and found is not None:
-            memory.probe(_for_probes(self._access(spec, found, observed, _given(observed))))
+            memory.probe(_for_probes(self._access(spec, found, observed, login(observed.user_credentials))))
 
     async def _user(self, goal: CouchbaseGoal, observed: Observed) -> Credentials | Refuse | None:
         """Return the credentials that the pods mount, generated when they are ours to make."""
         if goal.provisioning == "RestAPI":
             return await credentials.ensure(self.cluster, observed.resource, goal.secret_name, goal.user)
-        return _given(observed)
+        return login(observed.user_credentials)
 
     async def _apply(self, spec: LMCacheCouchbaseSpec, plan: Plan, observed: Observed) -> Applied:
         try:
@@ -170,16 +171,8 @@ class Arms:
     def _access(
         self, spec: LMCacheCouchbaseSpec, goal: CouchbaseGoal, observed: Observed, user: Credentials | None
     ) -> CouchbaseCluster:
-        admin, ca_pem, tls = observed.admin_credentials, observed.ca_pem, spec.couchbase.tls
-        return CouchbaseCluster(
-            goal=goal,
-            admin=_login(admin) if isinstance(admin, SecretValue) else None,
-            user=user,
-            trust=TlsTrust(
-                ca_pem if isinstance(ca_pem, str) else None, skip_verify=tls.insecure_skip_verify if tls else False
-            ),
-            guard=self.guard,
-        )
+        admin, ca_pem = observed.admin_credentials, observed.ca_pem
+        return named_cluster(spec.couchbase, goal, admin=admin, user=user, ca_pem=ca_pem, guard=self.guard)
 
     async def _provision(
         self, couchbase: CouchbaseCluster | Provisioned, observed: Observed, writer: StatusWriter, memory: Memory
@@ -212,11 +205,6 @@ async def _both(first: Awaitable[_A], second: Awaitable[_B]) -> tuple[_A, _B]:
     return cast("tuple[_A, _B]", tuple(results))
 
 
-def _given(observed: Observed) -> Credentials | None:
-    given = observed.user_credentials
-    return _login(given) if isinstance(given, SecretValue) else None
-
-
 def _for_probes(couchbase: CouchbaseCluster) -> CouchbaseCluster:
     """Return only what a probe uses, so that two of them differ when probes would."""
     goal = couchbase.goal
@@ -224,22 +212,13 @@ def _for_probes(couchbase: CouchbaseCluster) -> CouchbaseCluster:
     return replace(couchbase, goal=goal, admin=None)
 
 
-def _login(secret: SecretValue) -> Credentials:
-    return Credentials(secret.values["username"], secret.values["password"])
-
-
 def _rival(goal: CouchbaseGoal, observed: Observed) -> Refuse | None:
     is_ours_to_make = goal.provisioning == "RestAPI"
-    record = goal.record
-    own = Claim(
-        namespace=observed.namespace,
-        name=observed.name,
-        uid=observed.uid,
-        created=str(observed.resource["metadata"]["creationTimestamp"]),
+    own = claims.claim(
+        observed.resource,
         bucket=goal.bucket.name,
         user=goal.user if is_ours_to_make else "",
         owns_bucket=is_ours_to_make and goal.bucket.management == "Owned",
-        holds_bucket=record is not None and record.holds_bucket(goal.bucket.name),
-        holds_user=record is not None and record.holds_user(goal.user),
+        record=goal.record,
     )
     return claims.rival(goal, own, observed.claims)

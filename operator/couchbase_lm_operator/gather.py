@@ -18,8 +18,9 @@ from couchbase_lm_operator.core.children import kept_config, lost_record
 from couchbase_lm_operator.core.children.pods import pod_state
 from couchbase_lm_operator.core.children.readiness import has_one_template, workload_state
 from couchbase_lm_operator.core.couchbase import bucket_record, connection_string
+from couchbase_lm_operator.core.couchbase.claims import claim
 from couchbase_lm_operator.core.model.model_reading import parse_model_config
-from couchbase_lm_operator.core.observed import Claim, Missing, Observed, PodReadings, PodState, SecretValue, Unread
+from couchbase_lm_operator.core.observed import Missing, Observed, PodReadings, PodState, SecretValue, Unread
 from couchbase_lm_operator.core.sizing import sizing_verdict
 from couchbase_lm_operator.io import references
 from couchbase_lm_operator.io.hf_hub import DEFAULT_ENDPOINT, HubModel
@@ -28,7 +29,7 @@ from couchbase_lm_operator.io.watches import OUR_CHILDREN
 
 if TYPE_CHECKING:
     from couchbase_lm_operator.api.spec_couchbase import CouchbaseSpec
-    from couchbase_lm_operator.core.observed import MalformedModelConfig, Manifest, ModelConfig
+    from couchbase_lm_operator.core.observed import Claim, MalformedModelConfig, Manifest, ModelConfig
     from couchbase_lm_operator.io.adapter_metrics import AdapterMetrics
     from couchbase_lm_operator.io.cluster import Cluster
     from couchbase_lm_operator.io.hf_hub import ModelHub
@@ -258,21 +259,16 @@ def _claim(resource: Manifest) -> Claim:
     A derived name carries its own namespace's UID: it can only meet an explicit name, and then it stands in
     the status of the resource that got it.
     """
-    metadata, couchbase = resource["metadata"], (resource.get("spec") or {}).get("couchbase") or {}
+    couchbase = (resource.get("spec") or {}).get("couchbase") or {}
     recorded = (resource.get("status") or {}).get("couchbase") or {}
     bucket, user = couchbase.get("bucket") or {}, couchbase.get("user") or {}
     is_external = couchbase.get("provisioning", "External" if "adminSecretRef" not in couchbase else "") == "External"
     bucket_name = str(bucket.get("name") or (recorded.get("bucket") or {}).get("name") or "")
     user_name = "" if is_external else str(user.get("name") or recorded.get("user") or "")
-    record = bucket_record.from_status(recorded)
-    return Claim(
-        namespace=str(metadata["namespace"]),
-        name=str(metadata["name"]),
-        uid=str(metadata["uid"]),
-        created=str(metadata["creationTimestamp"]),
+    return claim(
+        resource,
         bucket=bucket_name,
         user=user_name,
         owns_bucket=not is_external and bucket.get("management", "Owned") == "Owned",
-        holds_bucket=record is not None and record.holds_bucket(bucket_name),
-        holds_user=record is not None and record.holds_user(user_name),
+        record=bucket_record.from_status(recorded),
     )

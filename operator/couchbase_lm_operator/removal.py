@@ -18,8 +18,7 @@ from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
 from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.core.verdict import Proceed
-from couchbase_lm_operator.io.couchbase.access import Credentials, TlsTrust
-from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+from couchbase_lm_operator.io.couchbase.named_cluster import named_cluster
 from couchbase_lm_operator.provision_arm import Arm
 from couchbase_lm_operator.work_queue import Key
 
@@ -76,13 +75,8 @@ class Remover:
         ca_pem = await self.gatherer.ca(namespace, spec)
         if isinstance(ca_pem, Missing | Unread):
             return Remains(f"no CA ({ca_pem.what})", PATIENCE_WITHOUT_CREDENTIALS_SECONDS)
-        couchbase = CouchbaseCluster(
-            goal=couchbase_goal(whole, await self.gatherer.bare(resource), working_set_bytes=0),
-            admin=Credentials(admin.values["username"], admin.values["password"]),
-            user=None,
-            trust=TlsTrust(ca_pem, spec.tls.insecure_skip_verify if spec.tls else False),
-            guard=self.guard,
-        )
+        goal = couchbase_goal(whole, await self.gatherer.bare(resource), working_set_bytes=0)
+        couchbase = named_cluster(spec, goal, admin=admin, user=None, ca_pem=ca_pem, guard=self.guard)
         key = Key(namespace, str(resource["metadata"]["name"]))
         done = await Arm(couchbase, key, self.visits, memory, _keep_nothing).remove()
         if done is None:

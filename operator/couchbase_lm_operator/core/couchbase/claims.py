@@ -5,13 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
+from couchbase_lm_operator.core.observed import Claim
 from couchbase_lm_operator.core.verdict import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
-    from couchbase_lm_operator.core.observed import Claim
+    from couchbase_lm_operator.core.couchbase_state import BucketRecord, CouchbaseGoal
+    from couchbase_lm_operator.core.observed import Manifest
+
+
+def claim(resource: Manifest, *, bucket: str, user: str, owns_bucket: bool, record: BucketRecord | None) -> Claim:
+    """Return the claim of ``resource`` on a bucket and a user (none: ""), with what ``record`` tells of them."""
+    metadata = resource["metadata"]
+    return Claim(
+        namespace=str(metadata["namespace"]),
+        name=str(metadata["name"]),
+        uid=str(metadata["uid"]),
+        created=str(metadata["creationTimestamp"]),
+        bucket=bucket,
+        user=user,
+        owns_bucket=owns_bucket,
+        holds_bucket=record is not None and record.holds_bucket(bucket),
+        holds_user=record is not None and record.holds_user(user),
+    )
 
 
 def rival(goal: CouchbaseGoal, own: Claim, others: Iterable[Claim]) -> Refuse | None:
