@@ -117,3 +117,18 @@ async def test_a_field_that_changes_while_the_record_is_lost_rolls_the_pods(worl
             return all(each["image"] == "example.com/engine:fixed" for each in containers)
 
         await until(is_rolled)
+
+
+@pytest.mark.parametrize("revision", ["x y", "a/b"])
+async def test_a_revision_written_by_hand_is_put_back(world: World, revision: str) -> None:
+    async with world.operator():
+        await world.serve()
+        before = (await world.get("Deployment", "demo"))["metadata"]["annotations"]
+        marks = {"annotations": {names.ANNOTATION_TEMPLATE_REVISION: revision}}
+        await world.edit("demo", kind="Deployment", metadata=marks)
+
+        async def is_as_before() -> bool:
+            now = (await world.get("Deployment", "demo"))["metadata"]["annotations"]
+            return bool(now[names.ANNOTATION_TEMPLATE_REVISION] == before[names.ANNOTATION_TEMPLATE_REVISION])
+
+        await until(is_as_before, seconds=10)

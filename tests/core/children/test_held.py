@@ -14,7 +14,7 @@ from couchbase_lm_operator.core.pod_template.workload import frame
 from couchbase_lm_operator.core.render import render_frame
 from tests.core.planning import spec_of
 
-HASH, REVISION = "f1", "r1"
+HASH, REVISION = "f1", "0123456789"
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "vllm", "image": "a:1"}]}}
 FACTS = {"model": {"m": 1}, "capacity": {"c": 1}, "transfer": {"mode": "t"}, "keyPrefix": "k"}
 RESOURCE: dict[str, Any] = {

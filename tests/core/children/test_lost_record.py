@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core.children import children
+from couchbase_lm_operator.core.children import children, lost_record
 from couchbase_lm_operator.core.children.applied_fields import applied_template
 from couchbase_lm_operator.core.children.template_pin import Pin, pin
 
@@ -86,7 +86,7 @@ def test_without_managed_fields_all_of_the_template_counts() -> None:
     assert applied_template(live) == live["spec"]["template"]
 
 
-@pytest.mark.parametrize("revision", ["r1", ""])
+@pytest.mark.parametrize("revision", ["0123456789", ""])
 def test_the_live_template_is_pinned_with_the_facts_that_status_tells(revision: str) -> None:
     marks = {names.ANNOTATION_TEMPLATE_HASH: "f1", names.ANNOTATION_TEMPLATE_REVISION: revision} if revision else {}
     found = _pin(_live(**marks), {"spec": {"image": "a:2"}})
@@ -105,7 +105,7 @@ def test_the_live_template_is_pinned_with_the_facts_that_status_tells(revision: 
 
 
 def test_other_fields_and_equal_renderings_take_todays() -> None:
-    changed = _live(**{names.ANNOTATION_TEMPLATE_HASH: "f0", names.ANNOTATION_TEMPLATE_REVISION: "r0"})
+    changed = _live(**{names.ANNOTATION_TEMPLATE_HASH: "f0", names.ANNOTATION_TEMPLATE_REVISION: "0000000000"})
     assert _pin(changed, {"spec": {"image": "a:2"}}).template == {"spec": {"image": "a:2"}}
     equal = _pin(_live(), OURS)
     assert (equal.template, equal.facts, equal.pending) == (OURS, TODAY, "")
@@ -115,3 +115,12 @@ def test_a_deployment_of_somebody_else_is_no_record() -> None:
     foreign = _live()
     foreign["metadata"]["ownerReferences"] = [{"uid": "uid-2", "controller": True}]
     assert _pin(foreign, {"spec": {"image": "a:2"}}).template == {"spec": {"image": "a:2"}}
+
+
+@pytest.mark.parametrize("revision", ["x y", "a/b", "../0123456789", "0123456789\n", "ABCDEF0123", "012345678", "é"])
+def test_a_revision_that_was_written_by_hand_names_no_record(revision: str) -> None:
+    edited = _live(**{names.ANNOTATION_TEMPLATE_HASH: "f1", names.ANNOTATION_TEMPLATE_REVISION: revision})
+    assert lost_record.record_name("demo", edited) == ""
+    found = _pin(edited, {"spec": {"image": "a:2"}})
+    assert found.template == OURS
+    assert found.revision not in {revision, ""}

@@ -7,6 +7,7 @@ the template itself is what we applied, and the facts are what status tells of i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.core.observed import Manifest
 
 REVISION_DIGITS = 10
+_REVISION = re.compile(rf"[0-9a-f]{{{REVISION_DIGITS}}}")
 
 
 def deployment_of(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> Manifest | None:
@@ -30,11 +32,15 @@ def deployment_of(resource: Manifest, children: Mapping[tuple[str, str], Manifes
 
 
 def marks(deployment: Manifest | None) -> tuple[str, str]:
-    """Return the hash of the fields and the revision of a Deployment's template; "" each when it does not tell."""
+    """Return the hash of the fields and the revision of a Deployment's template; "" each when it does not tell.
+
+    Anybody may edit annotations, and a revision becomes part of an object's name: what cannot be one tells nothing.
+    """
     annotations = ((deployment or {}).get("metadata") or {}).get("annotations") or {}
+    revision = str(annotations.get(names.ANNOTATION_TEMPLATE_REVISION, ""))
     return (
         str(annotations.get(names.ANNOTATION_TEMPLATE_HASH, "")),
-        str(annotations.get(names.ANNOTATION_TEMPLATE_REVISION, "")),
+        revision if _REVISION.fullmatch(revision) else "",
     )
 
 
