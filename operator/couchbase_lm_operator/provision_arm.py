@@ -83,7 +83,7 @@ class Arm:
                 break
             finding, is_own = self._finding(visit), visit.is_for(couchbase)
             if visit.decision is not None:
-                record = record_after(visit.decision, visit.before, finding.outcome)
+                record = record_after(visit.decision, visit.before, finding.outcome, finding.seen)
                 if record != visit.decision.record:  # which is in status already, and void now
                     couchbase = await self._with_record(couchbase, record)
                     self.memory.creation_refused_at = finding.ended_at

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator.core.couchbase.provisioning import wants_look_after
 from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from couchbase_lm_operator.core.couchbase.provisioning import ProvisioningDecision
-    from couchbase_lm_operator.core.couchbase.provisioning_steps import Step
     from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure
     from couchbase_lm_operator.core.couchbase_state import BucketRecord, CouchbaseState
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
@@ -35,6 +35,8 @@ FRESH_SECONDS = 15.0
 @dataclass(frozen=True)
 class Finding:
     """What a visit brought: ``outcome`` is what stopped its steps, ``seen`` the look after them.
+
+    After steps that were stopped there is a look only when the record depends on it.
 
     ``ended_at`` is the time of the event loop.
     """
@@ -119,13 +121,13 @@ class Visits:
 
     def look(self, couchbase: CouchbaseCluster) -> Visit:
         """Start a visit that only looks."""
-        return Visit(couchbase, None, None, self._start(couchbase, ()))
+        return Visit(couchbase, None, None, self._start(couchbase, None, None))
 
     def execute(
         self, couchbase: CouchbaseCluster, decision: ProvisioningDecision, before: BucketRecord | None
     ) -> Visit:
         """Start a visit that executes what was decided; the record of the decision is in status by now."""
-        return Visit(couchbase, decision, before, self._start(couchbase, decision.steps))
+        return Visit(couchbase, decision, before, self._start(couchbase, decision, before))
 
     async def close(self) -> None:
         """Give up all visits."""
@@ -137,19 +139,24 @@ class Visits:
         # Not by connection string alone: endpoints of one resource's own must not hold up others at that cluster.
         return self._places[couchbase.goal.connection_string, couchbase.goal.management_urls]
 
-    def _start(self, couchbase: CouchbaseCluster, steps: Sequence[Step]) -> asyncio.Task[Finding]:
-        task = asyncio.get_running_loop().create_task(self._visit(couchbase, steps), name="visit to Couchbase")
+    def _start(
+        self, couchbase: CouchbaseCluster, decision: ProvisioningDecision | None, before: BucketRecord | None
+    ) -> asyncio.Task[Finding]:
+        visit = self._visit(couchbase, decision, before)
+        task = asyncio.get_running_loop().create_task(visit, name="visit to Couchbase")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _visit(self, couchbase: CouchbaseCluster, steps: Sequence[Step]) -> Finding:
+    async def _visit(
+        self, couchbase: CouchbaseCluster, decision: ProvisioningDecision | None, before: BucketRecord | None
+    ) -> Finding:
         loop, place = asyncio.get_running_loop(), self._place(couchbase)
         async with place.slots:
             tells_slow = loop.call_later(PATIENCE_SECONDS, place.note_slow)
             started = loop.time()
             try:
-                outcome, seen = await self._talk(couchbase, steps)
+                outcome, seen = await self._talk(couchbase, decision, before)
             finally:
                 tells_slow.cancel()
             if loop.time() - started < PATIENCE_SECONDS:
@@ -157,17 +164,21 @@ class Visits:
         return Finding(outcome, seen, loop.time())
 
     async def _talk(
-        self, couchbase: CouchbaseCluster, steps: Sequence[Step]
+        self, couchbase: CouchbaseCluster, decision: ProvisioningDecision | None, before: BucketRecord | None
     ) -> tuple[StepFailure | CouchbaseTrouble | None, CouchbaseState | CouchbaseTrouble | None]:
-        is_executing = bool(steps)
+        outcome: StepFailure | CouchbaseTrouble | None = None
+        is_executing = decision is not None
         try:
             async with asyncio.timeout(self.deadline_seconds):
-                outcome = await couchbase.execute(steps)
-                is_executing = False
-                return outcome, await couchbase.read() if outcome is None else None
+                if decision is not None:
+                    outcome = await couchbase.execute(decision.steps)
+                    is_executing = False
+                    if outcome is not None and not wants_look_after(decision, before, outcome):
+                        return outcome, None
+                return outcome, await couchbase.read()
         except TimeoutError:
             trouble = CouchbaseTrouble(Trouble.UNREACHABLE, self._too_slow(couchbase))
-            return (trouble, None) if is_executing else (None, trouble)
+            return (trouble, None) if is_executing else (outcome, trouble)
 
     def _too_slow(self, couchbase: CouchbaseCluster) -> str:
         return (

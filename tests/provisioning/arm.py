@@ -120,7 +120,9 @@ class Arm:
         for step in decision.steps:
             outcome = await self._execute(cluster, step)
             if outcome is not None:
-                self._save(provisioning.record_after(decision, goal.record, outcome))
+                is_wanted = provisioning.wants_look_after(decision, goal.record, outcome)
+                after = await cluster.read() if is_wanted else None
+                self._save(provisioning.record_after(decision, goal.record, outcome, after))
                 return provisioning.verdict_after(decision, goal, outcome)
         return decision.verdict
 

@@ -59,7 +59,7 @@ async def test_a_creation_whose_answer_is_lost_at_the_deadline_stays_ours(monkey
             finding = await visits.execute(at(arm.cluster, way_in.url), decision, None).task
             assert isinstance(finding.outcome, CouchbaseTrouble)
             assert list(emulator.cluster.buckets) == [goal.bucket.name]
-            record = record_after(decision, None, finding.outcome)
+            record = record_after(decision, None, finding.outcome, finding.seen)
             assert record is not None
             assert record == decision.record
             arm.goal = replace(arm.goal, record=record)

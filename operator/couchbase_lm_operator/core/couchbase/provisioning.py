@@ -23,7 +23,7 @@ from couchbase_lm_operator.core.couchbase.provisioning_steps import (
     Step,
 )
 from couchbase_lm_operator.core.couchbase.provisioning_trouble import StepFailure, StepProblem
-from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal, CouchbaseState, CouchbaseTrouble
+from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal, CouchbaseState, CouchbaseTrouble, Trouble
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 
 if TYPE_CHECKING:
@@ -129,23 +129,46 @@ def verdict_after(
 
 
 def record_after(
-    decision: ProvisioningDecision, before: BucketRecord | None, outcome: StepFailure | CouchbaseTrouble | None
+    decision: ProvisioningDecision,
+    before: BucketRecord | None,
+    outcome: StepFailure | CouchbaseTrouble | None,
+    seen: CouchbaseState | CouchbaseTrouble | None,
 ) -> BucketRecord | None:
     """Return the record once the steps were executed; save it when it is not ``decision.record``.
 
-    ``before`` is the record of the goal. An intent that was recorded just now is void when the creation was refused:
-    an empty bucket of that name that somebody else makes later must not count as ours. After an answer that was
-    lost it stays: the bucket may have been made.
+    ``before`` is the record of the goal, ``seen`` the look after the failure, wanted where ``wants_look_after`` says
+    so. An intent is void when the creation was refused: an empty bucket of that name that somebody else makes later
+    must not count as ours. After an answer that was lost it stays: the bucket may have been made. An intent that an
+    earlier try left is void only when a look after the refusal shows no bucket: the earlier request may have been
+    carried out since the look before, and be what this one was refused for.
     """
     record = decision.record
-    is_creation = any(isinstance(step, CreateBucket) for step in decision.steps)
-    if record is None or outcome is None or not is_creation or not _was_refused(outcome):
+    if record is None or outcome is None or not _creates_bucket(decision) or not _was_refused(outcome):
         return record
-    if before is None or (before.name, before.cluster_uuid) != (record.name, record.cluster_uuid):
+    if before is None or not _is_about_same(before, record):
         return replace(record, cluster_uuid="")
-    # An older intent may be what made it. An older UUID tells next time whose it is: a node that did not know
-    # the bucket for a moment may have answered our look.
-    return before if before.uuid else record
+    if before.uuid:
+        # It tells next time whose the bucket is: a node that did not know it for a moment may have answered our look.
+        return before
+    is_absent = isinstance(seen, CouchbaseState) and seen.cluster_uuid == record.cluster_uuid and seen.bucket is None
+    return replace(record, cluster_uuid="") if is_absent and _voids_older(outcome) else record
+
+
+def wants_look_after(
+    decision: ProvisioningDecision, before: BucketRecord | None, outcome: StepFailure | CouchbaseTrouble | None
+) -> bool:
+    """Say whether ``record_after`` needs a look that began after this outcome."""
+    if decision.record is None or outcome is None or not _creates_bucket(decision):
+        return False
+    return before is not None and _is_about_same(before, decision.record) and _voids_older(outcome)
+
+
+def _creates_bucket(decision: ProvisioningDecision) -> bool:
+    return any(isinstance(step, CreateBucket) for step in decision.steps)
+
+
+def _is_about_same(before: BucketRecord, record: BucketRecord) -> bool:
+    return (before.name, before.cluster_uuid) == (record.name, record.cluster_uuid)
 
 
 def _was_refused(outcome: StepFailure | CouchbaseTrouble) -> bool:
@@ -155,6 +178,18 @@ def _was_refused(outcome: StepFailure | CouchbaseTrouble) -> bool:
     if outcome.problem in {StepProblem.NAME_TAKEN, StepProblem.BEING_DELETED}:
         return True
     return 400 <= outcome.http_status < 500 and outcome.http_status != _REQUEST_TIMEOUT
+
+
+def _voids_older(outcome: StepFailure | CouchbaseTrouble) -> bool:
+    """Say whether Couchbase judged the creation itself and refused it.
+
+    A name that is taken or being given up, and a server that is busy, may be the earlier creation; a request that
+    was never sent tells nothing of it.
+    """
+    if isinstance(outcome, CouchbaseTrouble):
+        return outcome.changed_nothing and outcome.kind in {Trouble.BAD_CREDENTIALS, Trouble.NOT_PERMITTED}
+    is_about_another = outcome.problem in {StepProblem.NAME_TAKEN, StepProblem.BEING_DELETED, StepProblem.BUSY}
+    return _was_refused(outcome) and not is_about_another
 
 
 def _no_credentials(goal: CouchbaseGoal) -> Wait:
