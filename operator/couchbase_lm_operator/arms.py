@@ -29,7 +29,6 @@ from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.io import credentials
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 from couchbase_lm_operator.io.couchbase.named_cluster import login, named_cluster
-from couchbase_lm_operator.metrics import CACHE_HEALTHY
 from couchbase_lm_operator.provision_arm import Arm, give_up_look
 from couchbase_lm_operator.work_queue import Key
 from couchbase_lm_operator.workload_arm import Applied
@@ -104,13 +103,13 @@ class Arms:
         )
         progress = _after(replace(progress, provisioned=provisioned), applied)
         if not progress.is_provisioned:
-            memory.couchbase = memory.cache = None
+            memory.couchbase = None
+            memory.note_cache(None)
         elif isinstance(couchbase, CouchbaseCluster):
             memory.probe(_for_probes(couchbase))
         if provisioned is not None and provisioned.is_done and memory.visit is None and memory.cache is None:
             # no visit is under way, so the proof of login was just made: the first probe need not be waited for
-            memory.cache = HEALTHY
-            CACHE_HEALTHY.labels(observed.namespace, observed.name).set(1.0)
+            memory.note_cache(HEALTHY)
         return replace(progress, cache=memory.cache)
 
     def watch_cache(self, spec: LMCacheCouchbaseSpec | None, observed: Observed, memory: Memory) -> None:
@@ -120,7 +119,8 @@ class Arms:
         """
         found = probe_goal(spec, observed)
         if isinstance(found, CacheHealth):
-            memory.cache = found if memory.couchbase is None else memory.cache
+            if memory.couchbase is None:
+                memory.note_cache(found)
         elif spec is not None and found is not None:
             memory.probe(_for_probes(self._access(spec, found, observed, login(observed.user_credentials))))
 

@@ -29,7 +29,7 @@ _MADE = "made"
 
 @dataclass
 class Memory:
-    """One resource.
+    """One resource, ``key``.
 
     ``seen_version`` is the newest resource version that an event told or a write of ours returned, ``own_versions``
     are the last that writes of ours returned: a pass writes more than once, and each write comes back as an event.
@@ -42,6 +42,7 @@ class Memory:
     ``removing_since`` the monotonic time of the first try to remove what it left.
     """
 
+    key: Key
     seen_version: str = ""
     own_versions: deque[str] = field(default_factory=lambda: deque(maxlen=_OWN_VERSIONS))
     generation: int = 0
@@ -60,9 +61,19 @@ class Memory:
     def probe(self, couchbase: CouchbaseCluster) -> None:
         """Let probes look at this cluster from now on; a probe under way goes on when nothing differs."""
         if self.couchbase is None:
-            self.cache = None  # what was told while nobody could look
+            self.note_cache(None)  # what was told while nobody could look
         if self.couchbase != couchbase:
             self.couchbase = couchbase
+
+    def note_cache(self, health: CacheHealth | None) -> None:
+        """Keep what is known of the cache now, and let the metric say the same: nothing where nothing is known."""
+        self.cache = health
+        labels = (self.key.namespace, self.key.name)
+        if health is not None and health.is_healthy is not None:
+            CACHE_HEALTHY.labels(*labels).set(float(health.is_healthy))
+            return
+        with suppress(KeyError):
+            CACHE_HEALTHY.remove(*labels)
 
     def note_made(self, kind: str, name: str) -> None:
         """Note that an object that was missing when the pass began is there: should it go, that is a change."""
@@ -78,13 +89,13 @@ class Memories:
 
     def of(self, key: Key) -> Memory:
         """Return the memory of a resource, new when there was none."""
-        return self._by_key.setdefault(key, Memory())
+        return self._by_key.setdefault(key, Memory(key))
 
     def forget(self, key: Key) -> None:
         """Drop a resource that is gone, and what metrics said of it."""
-        if self._by_key.pop(key, None) is not None:
-            with suppress(KeyError):
-                CACHE_HEALTHY.remove(key.namespace, key.name)
+        memory = self._by_key.pop(key, None)
+        if memory is not None:
+            memory.note_cache(None)
 
     def items(self) -> list[tuple[Key, Memory]]:
         """Return a snapshot."""

@@ -32,5 +32,8 @@ WATCH_RESTARTS = Counter(
     "lmcb_watch_restarts_total", "Watches that broke and were started again.", ["kind"], registry=REGISTRY
 )
 CACHE_HEALTHY = Gauge(
-    "lmcb_cache_healthy", "1 when the engines' user reaches its collection.", ["namespace", "name"], registry=REGISTRY
+    "lmcb_cache_healthy",
+    "1 when the engines' user reaches its collection, 0 when not; absent while that is not known.",
+    ["namespace", "name"],
+    registry=REGISTRY,
 )

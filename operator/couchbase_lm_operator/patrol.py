@@ -15,7 +15,6 @@ from couchbase_lm_operator.core.progress import HEALTHY, CacheHealth
 from couchbase_lm_operator.errors import ClusterError
 from couchbase_lm_operator.io import references
 from couchbase_lm_operator.io.namespaces import resources_of
-from couchbase_lm_operator.metrics import CACHE_HEALTHY
 from couchbase_lm_operator.work_queue import Key
 
 if TYPE_CHECKING:
@@ -109,7 +108,6 @@ class Patrol:
         if 0 < memory.cache_failures < _FAILURES_UNTIL_UNHEALTHY and memory.cache is not None:
             return
         health = HEALTHY if login.is_proven else CacheHealth(is_healthy=False, detail=login.detail)
-        CACHE_HEALTHY.labels(key.namespace, key.name).set(float(login.is_proven))
         if health != memory.cache:
-            memory.cache = health
+            memory.note_cache(health)
             self.queue.add(key)
