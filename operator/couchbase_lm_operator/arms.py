@@ -11,6 +11,7 @@ from couchbase_lm_operator import workload_arm
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.cache_probe import probe_goal
 from couchbase_lm_operator.core.checks import check
+from couchbase_lm_operator.core.children.lost_record import deployment_of
 from couchbase_lm_operator.core.children.readiness import workload_state
 from couchbase_lm_operator.core.children.service_url import service_url
 from couchbase_lm_operator.core.couchbase import claims
@@ -74,7 +75,7 @@ class Arms:
             ClusterError: the API server did not answer, or somebody else wrote meanwhile.
         """
         self.watch_cache(spec, observed, memory)
-        deployment = observed.children.get(("Deployment", observed.name))
+        deployment = deployment_of(observed.resource, observed.children)
         progress = Progress(
             observed=observed,
             is_suspended=False,

@@ -8,6 +8,7 @@ Couchbase nor a wrong password keeps pods from serving, and a silent one is not 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import random
@@ -21,6 +22,7 @@ from couchbase_lm_operator import names
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
 from couchbase_lm_operator.core.backoff import FIRST_DELAY_SECONDS, retry_delay_seconds, steady_delay_seconds
+from couchbase_lm_operator.core.children.lost_record import deployment_of
 from couchbase_lm_operator.core.children.readiness import workload_state
 from couchbase_lm_operator.core.happenings import Happening
 from couchbase_lm_operator.core.progress import Progress
@@ -28,6 +30,7 @@ from couchbase_lm_operator.core.reference_names import reference_names
 from couchbase_lm_operator.core.verdict import Proceed, Refuse, Verdict, Wait
 from couchbase_lm_operator.errors import ClusterConflictError, ClusterError, ClusterRefusedError
 from couchbase_lm_operator.io import events, references
+from couchbase_lm_operator.io.namespaces import is_lost
 from couchbase_lm_operator.metrics import PASS_SECONDS, PASSES
 from couchbase_lm_operator.status_writer import StatusWriter
 
@@ -44,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 _POD_POLL_SECONDS = 15.0
 _CONFLICT_DELAY_SECONDS = 0.2
+_RELEASED_DELAY_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,10 @@ class Reconciler:
             outcome, delay_seconds = "conflict", _CONFLICT_DELAY_SECONDS
         except ClusterError as error:
             outcome, delay_seconds = "cluster", _trouble_delay(memory, FIRST_DELAY_SECONDS)
-            logger.warning("pass failed", extra={"resource": str(key), "problem": str(error)})
+            if self.gatherer.namespaces and await is_lost(self.cluster, error, key.namespace):
+                _lose(key, memory)
+            else:
+                logger.warning("pass failed", extra={"resource": str(key), "problem": str(error)})
         except Exception:
             outcome, delay_seconds = "fault", _trouble_delay(memory, FIRST_DELAY_SECONDS)
             logger.exception("pass failed unexpectedly", extra={"resource": str(key)})
@@ -87,6 +94,7 @@ class Reconciler:
             return await self._bury(key, memory)
         metadata = resource["metadata"]
         memory.seen_version = str(metadata["resourceVersion"])
+        memory.finalizers, memory.is_lost = _finalizers(resource), False
         if memory.generation != metadata["generation"]:
             memory.generation, memory.troubled_since = metadata["generation"], None
         writer = StatusWriter(self.cluster, memory, resource)
@@ -136,24 +144,39 @@ class Reconciler:
 
     async def _release(self, writer: StatusWriter, memory: Memory) -> float | None:
         """Remove what is ours at Couchbase; then, or when the effort was enough, let the resource go."""
+        if await self._goes_with_its_rights(writer.resource):
+            memory.tombstone = writer.resource
+            await writer.set_finalizer(is_wanted=False)
+            return _RELEASED_DELAY_SECONDS
         left = await self._remove(writer.resource, memory)
         if left is not None and _has_patience(left, memory):
             await writer.write(_unplanned(await self.gatherer.bare(writer.resource), Proceed(), memory))
             return _trouble_delay(memory, 1.0)
         if left is not None:
             told = f"Bucket or user stay at Couchbase: {left.why}"
+            logger.warning("removal was given up", extra={"resource": str(memory.key), "problem": told})
             await events.post(self.cluster, writer.resource, [Happening("Warning", Reason.REMOVAL_ABANDONED, told)])
         await writer.set_finalizer(is_wanted=False)
         return None
 
+    async def _goes_with_its_rights(self, resource: Manifest) -> bool:
+        """Say whether the resource holds its namespace while that takes the operator's Role along.
+
+        Whoever waits for Couchbase then may wait too long: without the Role the finalizer cannot be removed.
+        """
+        if not self.gatherer.namespaces or names.FINALIZER not in _finalizers(resource):
+            return False
+        return await self.gatherer.is_being_deleted(str(resource["metadata"]["namespace"]))
+
     async def _bury(self, key: Key, memory: Memory) -> float | None:
-        """Remove the user of a resource that went without a finalizer, as far as it is still possible."""
+        """Remove what a resource left that went without a finalizer, as far as it is still possible."""
         if memory.tombstone is not None:
             left = await self._remove(memory.tombstone, memory)
             if left is not None and _has_patience(left, memory):
                 return _trouble_delay(memory, 1.0)
             if left is not None:
-                logger.warning("user stays at Couchbase", extra={"resource": str(key), "problem": left.why})
+                told = f"Bucket or user stay at Couchbase: {left.why}"
+                logger.warning("removal was given up", extra={"resource": str(key), "problem": told})
         self.memories.forget(key)
         return None
 
@@ -178,6 +201,30 @@ class Reconciler:
             return _POD_POLL_SECONDS
         steady = steady_delay_seconds(self.resync_seconds, random.random())  # noqa: S311 - spreads load, hides nothing
         return min(steady, _unseen_delay(progress, memory))
+
+
+def _lose(key: Key, memory: Memory) -> None:
+    """Leave a resource alone that the operator has no rights on any more, and tell it once."""
+    memory.couchbase = None
+    memory.note_cache(None)
+    if memory.is_lost:
+        return
+    memory.is_lost = True
+    what = {"resource": str(key)}
+    if names.FINALIZER in memory.finalizers:
+        others = [each for each in memory.finalizers if each != names.FINALIZER]
+        patch = json.dumps({"metadata": {"finalizers": others or None}})
+        what["remedy"] = (
+            f"kubectl patch {names.SHORT_NAME} {key.name} --namespace {key.namespace} --type merge --patch '{patch}'"
+        )
+        told = "no rights on a resource any more: it holds its namespace if that is being deleted, until the remedy"
+    else:
+        told = "no rights on a resource any more: it is not looked after"
+    logger.warning(told, extra=what)
+
+
+def _finalizers(resource: Manifest) -> tuple[str, ...]:
+    return tuple(resource["metadata"].get("finalizers") or ())
 
 
 def _has_patience(left: Remains, memory: Memory) -> bool:
@@ -211,7 +258,7 @@ def _unplanned(observed: Observed, verdict: Verdict, memory: Memory, *, is_suspe
         plan=None,
         verdict=verdict,
         provisioned=None,
-        workload=workload_state(observed.children.get(("Deployment", observed.name)), observed.pods),
+        workload=workload_state(deployment_of(observed.resource, observed.children), observed.pods),
         pin=None,
         cache=memory.cache,
     )

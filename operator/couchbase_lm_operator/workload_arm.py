@@ -33,7 +33,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Applied:
-    """How the arm ended; ``deployment`` and ``service`` are the live ones after it."""
+    """How the arm ended; ``deployment`` and ``service`` are the live ones after it, never those of somebody else."""
 
     verdict: Verdict
     pin: Pin | None
@@ -118,6 +118,7 @@ def untouched(verdict: Verdict, observed: Observed) -> Applied:
 
 def _applied(verdict: Verdict, pin: Pin | None, observed: Observed, stored: list[Manifest]) -> Applied:
     after = {**observed.children, **{children.key(each): each for each in stored}}
+    after = {child_key: each for child_key, each in after.items() if children.is_takeable(each, observed.uid)}
     name = observed.name
     return Applied(verdict, pin, after.get(("Deployment", name)), after.get(("Service", name)))
 

@@ -147,8 +147,28 @@ async def test_an_object_of_somebody_else_is_not_touched(world: World) -> None:
         found = await world.until_condition("Ready", "False", "ChildNotOurs")
         assert "Service demo" in found["message"]
         assert (await world.get("Service", "demo"))["metadata"]["resourceVersion"] == version
+        assert "url" not in (await world.status())["workload"]
         await world.delete("Service", "demo")
         await world.until_condition("Ready", "False", "WorkloadStarting", seconds=40)
+
+
+async def test_nothing_is_told_of_objects_of_others(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+        assert (await world.status())["workload"]["url"]
+    deployment, service = await world.get("Deployment", "demo"), await world.get("Service", "demo")
+    for kind, found in (("Deployment", deployment), ("Service", service)):
+        await world.delete(kind, "demo")
+        spec = {name: value for name, value in found["spec"].items() if not name.startswith(("clusterIP", "ipFam"))}
+        await world.put({"apiVersion": found["apiVersion"], "kind": kind, "metadata": {"name": "demo"}, "spec": spec})
+    await world.make_available()
+    async with world.operator():
+        await world.until_condition("Ready", "False", "ChildNotOurs")
+        assert (await world.condition("WorkloadAvailable"))["reason"] == "WorkloadNotRendered"
+        assert "url" not in (await world.status())["workload"]
+        await world.edit(spec={"suspend": True})
+        await world.until_condition("Ready", "Unknown", "Suspended")
+        assert (await world.condition("WorkloadAvailable"))["reason"] == "WorkloadNotRendered"
 
 
 async def test_two_resources_never_share_a_bucket_or_a_user(world: World) -> None:

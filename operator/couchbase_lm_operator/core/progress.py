@@ -53,7 +53,7 @@ class Progress:
 
     ``verdict`` is that of checks and workload arm together. ``provisioned`` is None when the arm did not run.
     ``goal`` is what it worked for, or was to: that of the plan, or without one what is repaired meanwhile.
-    ``url`` is that of the Service as it is, "" when it was not looked at.
+    ``url`` is that of the Service as it is, "" when there is none of ours, None when it was not looked at.
     """
 
     observed: Observed
@@ -64,7 +64,7 @@ class Progress:
     workload: WorkloadState
     pin: Pin | None
     cache: CacheHealth | None
-    url: str = ""
+    url: str | None = None
     goal: CouchbaseGoal | None = None
 
     @property

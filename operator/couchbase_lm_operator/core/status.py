@@ -273,7 +273,7 @@ def _workload_block(progress: Progress, previous: dict[str, Any]) -> dict[str, A
         "replicas": workload.replicas,
         "readyReplicas": workload.ready_replicas,
         "selector": selector,
-        "url": progress.url or previous.get("url"),
+        "url": previous.get("url") if progress.url is None else progress.url,
         "revision": pin.revision if pin else previous.get("revision"),
         "pendingRevision": pin.pending if pin else previous.get("pendingRevision"),
     }
