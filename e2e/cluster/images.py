@@ -1,11 +1,17 @@
 """Images of the node: there is no registry, they are loaded from OCI archives."""
 
+import shutil
 from pathlib import Path
 
 from e2e.cluster import containerd, golang, oci, paths
 from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.progress import CLUSTER
 
+# containerd keeps the layers as they came and unpacked
+_ROOM_FACTOR = 2.1
+# a node whose disk is fuller than this runs no new pods: see the kubelet's evictionHard
+_ROOM_LEFT_SHARE = 0.02
 _PAUSE_SOURCE = Path(__file__).with_name("pause")
 
 
@@ -18,10 +24,11 @@ def load(archive: Path) -> str:
     """Bring the image of an OCI archive onto the node unless that very image is there, and return its name.
 
     Raises:
-        ClusterError: the archive is unusable, or containerd does not run or refused it.
+        ClusterError: the archive is unusable, the disk too full, or containerd does not run or refused it.
     """
     image = oci.read_archive(archive)
     if not present(image.name, image.digest):
+        _require_room(image.name, archive.stat().st_size)
         with CLUSTER.step(f"loading {image.name} ({archive.stat().st_size / 1e6:.0f} MB)"):
             _import(archive, image)
     return image.name
@@ -48,6 +55,16 @@ def build_program_image(source: Path, archive: Path, *, name: str, program: str)
     run([go.program, "build", "-trimpath", "-ldflags", "-s -w", "-o", built, *files], env=go.environment(), cwd=source)
     oci.write_archive(archive, name=name, programs={program: built}, entrypoint=[program])
     built.unlink()
+
+
+def _require_room(name: str, archive_bytes: int) -> None:
+    disk = shutil.disk_usage(paths.DATA)
+    needed_bytes = archive_bytes * _ROOM_FACTOR + disk.total * _ROOM_LEFT_SHARE
+    if disk.free < needed_bytes:
+        raise ClusterError(
+            f"The node needs {needed_bytes / 1e9:.0f} GB under {paths.DATA} for {name}, and {disk.free / 1e9:.0f} GB "
+            "are free: make room there and run this again."
+        )
 
 
 def _import(archive: Path, image: oci.ArchivedImage) -> None:
