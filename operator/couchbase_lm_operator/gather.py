@@ -143,6 +143,11 @@ class Gatherer:
         found = await self.cluster.get("Namespace", "", namespace)
         return str(found["metadata"]["uid"]) if found else ""
 
+    async def is_being_deleted(self, namespace: str) -> bool:
+        """Say whether a namespace goes, or is gone; in the latter case nothing in it can be read any more."""
+        found = await self.cluster.get("Namespace", "", namespace)
+        return found is None or "deletionTimestamp" in found["metadata"]
+
     async def _children(self, namespace: str, name: str) -> dict[tuple[str, str], Manifest]:
         """Return our children by label, and whoever sits on the names we need."""
         selector = f"{OUR_CHILDREN},{names.LABEL_INSTANCE}={name}"

@@ -33,6 +33,8 @@ class Memory:
 
     ``seen_version`` is the newest resource version that an event told or a write of ours returned, ``own_versions``
     are the last that writes of ours returned: a pass writes more than once, and each write comes back as an event.
+    ``finalizers`` are those of the newest body read; ``is_lost`` says that it was told that the operator has no
+    rights on the resource any more.
     ``troubled_since`` is the monotonic time since which passes end in waiting or failure, ``unseen_since`` that
     since which pods serve without having told what they store.
     ``visit`` is what Couchbase is being asked, ``provisioned`` what was told last of how far it came, with its goal.
@@ -45,6 +47,8 @@ class Memory:
     key: Key
     seen_version: str = ""
     own_versions: deque[str] = field(default_factory=lambda: deque(maxlen=_OWN_VERSIONS))
+    finalizers: tuple[str, ...] = ()
+    is_lost: bool = False
     generation: int = 0
     troubled_since: float | None = None
     unseen_since: float | None = None

@@ -211,7 +211,7 @@ def _lose(key: Key, memory: Memory) -> None:
         return
     memory.is_lost = True
     what = {"resource": str(key)}
-    if names.FINALIZER in memory.finalizers:
+    if names.FINALIZER in memory.finalizers and memory.tombstone is None:
         others = [each for each in memory.finalizers if each != names.FINALIZER]
         patch = json.dumps({"metadata": {"finalizers": others or None}})
         what["remedy"] = (

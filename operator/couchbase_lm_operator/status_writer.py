@@ -78,4 +78,5 @@ class StatusWriter:
     def _take(self, answer: Manifest) -> None:
         self.resource = answer
         self.memory.seen_version = str(answer["metadata"]["resourceVersion"])
+        self.memory.finalizers = tuple(answer["metadata"].get("finalizers") or ())
         self.memory.own_versions.append(self.memory.seen_version)

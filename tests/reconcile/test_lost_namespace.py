@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import time
 from contextlib import asynccontextmanager
@@ -15,9 +16,10 @@ import pytest
 from couchbase_lm_operator import names, removal
 from couchbase_lm_operator.handlers import kopf_settings
 from couchbase_lm_operator.io.cluster import Cluster
-from couchbase_lm_operator.io.kube_api import KubeApi
+from couchbase_lm_operator.io.kube_api import KINDS, KubeApi
 from couchbase_lm_operator.io.watches import watch_children
 from couchbase_lm_operator.memory import Memories
+from couchbase_lm_operator.metrics import PASSES
 from couchbase_lm_operator.patrol import Patrol
 from couchbase_lm_operator.work_queue import Key, WorkQueue
 from tests.apiserver import OPERATOR_TOKEN, OPERATOR_USER
@@ -132,6 +134,91 @@ async def test_a_resource_that_goes_with_its_namespace_is_forgotten(
         await until(is_forgotten)
 
 
+async def test_a_namespace_that_is_being_deleted_is_not_held(
+    world: World, other: World, operators_kubeconfig: Path
+) -> None:
+    """The Role may be gone in a moment, so the resource goes first and what it left at Couchbase after it."""
+    watched = (other.namespace, world.namespace)
+    async with world.operator(kubeconfig=operators_kubeconfig, namespaces=watched):
+        await other.serve(couchbase__bucket={"reclaimPolicy": "Delete"})
+        made = (await other.status())["couchbase"]
+        world.couchbase.faults.kill_node(0)
+        await _delete_namespace(other)
+        await until(lambda: _is_gone(other), seconds=10)
+        world.couchbase.faults.revive_node(0)
+
+        async def is_clean() -> bool:
+            return not (await world.has_user(made["user"]) or await world.has_bucket(made["bucket"]["name"]))
+
+        await until(is_clean)
+
+
+async def test_what_holds_a_namespace_whose_role_went_first_is_told_with_the_remedy(
+    world: World, other: World, operators_kubeconfig: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = (other.namespace, world.namespace)
+    async with world.operator(kubeconfig=operators_kubeconfig, namespaces=watched):
+        await other.serve(couchbase__bucket={"reclaimPolicy": "Delete"})
+        await other.edit(metadata={"finalizers": ["example.com/held", names.FINALIZER]}, spec={"replicas": 1})
+        await other.until_condition("CredentialsReady", "True")
+        await _lose(other)
+        await _delete_namespace(other)
+        (told,) = await until(lambda: _told_of(caplog, other), seconds=10)
+        command = shlex.split(vars(told)["remedy"])
+        assert command[:6] == ["kubectl", "patch", names.SHORT_NAME, "demo", "--namespace", other.namespace]
+        assert command[6:-1] == ["--type", "merge", "--patch"]
+        held = await other.edit(**json.loads(command[-1]))
+        assert held["metadata"]["finalizers"] == ["example.com/held"]
+
+
+async def test_a_resource_in_a_lost_namespace_is_told_once_and_not_probed(
+    world: World, other: World, operators_kubeconfig: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = Key(other.namespace, "demo")
+    watched = (other.namespace, world.namespace)
+    async with world.operator(kubeconfig=operators_kubeconfig, namespaces=watched) as runtime:
+        await other.serve()
+        memory = runtime.memories.of(key)
+        assert memory.couchbase is not None
+        await _lose(other)
+
+        async def is_let_alone() -> bool:
+            return memory.couchbase is None
+
+        await until(is_let_alone, seconds=10)
+        passes = _passes()
+        for each in range(3):
+            runtime.wake(key)
+            await until(lambda wanted=passes + each + 1: _has_passed(wanted), seconds=10)
+        (told,) = await _told_of(caplog, other)
+        assert not hasattr(told, "remedy")
+        await grant(other)
+        runtime.wake(key)
+
+        async def is_probed() -> bool:
+            return memory.couchbase is not None and memory.cache is not None and memory.cache.is_healthy is True
+
+        await until(is_probed, seconds=10)
+
+
+async def test_a_single_missing_verb_is_not_taken_for_a_lost_namespace(
+    world: World, operators_kubeconfig: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await grant(world, without="deployments")
+    async with _limited(operators_kubeconfig) as cluster:
+        watch = asyncio.create_task(
+            watch_children(cluster, "Deployment", world.namespace, lambda _, __: None, lambda: None)
+        )
+        try:
+            await until(lambda: _warned(caplog, "watch"), seconds=10)
+            await asyncio.sleep(4.0)  # two more tries
+            (told,) = await _warned(caplog, "watch")
+            assert "deployments" in vars(told)["problem"]
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+
 async def test_the_rounds_go_on_past_a_lost_namespace(world: World, other: World, operators_kubeconfig: Path) -> None:
     await world.create()
     await _lose(other)
@@ -207,6 +294,33 @@ def test_the_event_source_never_gives_up() -> None:
 
 async def _no_pass(_: Key) -> None:
     raise AssertionError("no workers run in these tests")
+
+
+async def _delete_namespace(world: World) -> None:
+    """Begin what ends a namespace; no controller does it here, so the resource is deleted as one would."""
+    await world.cluster.api.request("DELETE", KINDS["Namespace"].path("", world.namespace))
+    await world.delete(names.KIND, "demo")
+
+
+async def _is_gone(world: World) -> bool:
+    return await world.cluster.get(names.KIND, world.namespace, "demo") is None
+
+
+def _passes() -> float:
+    return sum(each.value for each in next(iter(PASSES.collect())).samples if each.name.endswith("_total"))
+
+
+async def _has_passed(wanted: float) -> bool:
+    return _passes() >= wanted
+
+
+async def _warned(caplog: pytest.LogCaptureFixture, text: str) -> list[Any]:
+    return [each for each in caplog.records if each.levelname == "WARNING" and text in each.getMessage()]
+
+
+async def _told_of(caplog: pytest.LogCaptureFixture, world: World) -> list[Any]:
+    key = str(Key(world.namespace, "demo"))
+    return [each for each in caplog.records if each.levelname == "WARNING" and vars(each).get("resource") == key]
 
 
 async def _told(caplog: pytest.LogCaptureFixture, namespace: str) -> list[Any]:

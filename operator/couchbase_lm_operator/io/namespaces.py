@@ -1,7 +1,8 @@
 """The namespaces that are watched: one of them may be gone, and that is no trouble of the others.
 
 With a namespace goes the Role in it, so the API server answers 403 for it: nothing of it is looked after
-until its Role is there again. Where all namespaces are watched, a refusal is the operator's own trouble.
+until its Role is there again. A Role that lacks a single right is another matter, and so is a refusal where
+all namespaces are watched: that is the operator's own trouble.
 """
 
 from __future__ import annotations
@@ -10,21 +11,29 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.errors import ClusterRefusedError
+from couchbase_lm_operator.errors import ClusterError, ClusterRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from couchbase_lm_operator.core.observed import Manifest
-    from couchbase_lm_operator.errors import ClusterError
     from couchbase_lm_operator.io.cluster import Cluster
 
 FORBIDDEN = 403
 
 
-def is_lost(error: ClusterError, namespace: str) -> bool:
-    """Say whether a refusal means that a watched namespace is gone, or closed to the operator."""
-    return bool(namespace) and error.status == FORBIDDEN
+async def is_lost(cluster: Cluster, error: ClusterError, namespace: str) -> bool:
+    """Say whether a refusal means that a watched namespace is gone, or closed to the operator.
+
+    It is when not even our resources in it may be listed, without which nothing of it can be looked after.
+    ``namespace`` is empty where all are watched. While the API server does not answer, nothing counts as lost.
+    """
+    if not namespace or error.status != FORBIDDEN:
+        return False
+    try:
+        return await _resources(cluster, namespace) is None
+    except ClusterError:
+        return False
 
 
 async def resources_of(cluster: Cluster, namespaces: Sequence[str]) -> tuple[list[Manifest], frozenset[str]]:
@@ -43,7 +52,7 @@ async def _resources(cluster: Cluster, namespace: str) -> list[Manifest] | None:
     try:
         items, _ = await cluster.objects(names.KIND, namespace)
     except ClusterRefusedError as error:
-        if is_lost(error, namespace):
-            return None
-        raise
+        if not namespace or error.status != FORBIDDEN:
+            raise
+        return None
     return items

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from couchbase_lm_operator import names
 from couchbase_lm_operator.errors import ClusterError, ClusterGoneError
 from couchbase_lm_operator.io.kube_api import KINDS
-from couchbase_lm_operator.io.namespaces import is_lost
+from couchbase_lm_operator.io.namespaces import FORBIDDEN, is_lost
 from couchbase_lm_operator.metrics import WATCH_RESTARTS
 
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ async def watch_children(
     """Call ``on_change(namespace, instance)`` for every child of a kind that is there or changes.
 
     ``namespace`` is empty for all. ``on_life`` is called whenever the API server showed life, which it does
-    too when it answers that a namespace is lost.
-    Runs until cancelled.
+    too when it refuses one of several namespaces: no restart would bring the rights back. Runs until cancelled.
     """
-    failures = 0
+    failures, is_refused = 0, False
     while True:
         try:
             items, version = await cluster.objects(kind, namespace, label_selector=OUR_CHILDREN)
@@ -57,9 +56,15 @@ async def watch_children(
             WATCH_RESTARTS.labels(kind).inc()
             delay_seconds = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
             failures += 1
-            if is_lost(error, namespace):
+            if namespace and error.status == FORBIDDEN:
                 on_life()
-            logger.info("watch broke, will list again", extra={"kind": kind, "problem": str(error)})
+            what = {"kind": kind, "problem": str(error)}
+            is_right_missing = error.status == FORBIDDEN and not await is_lost(cluster, error, namespace)
+            if is_right_missing and not is_refused:
+                logger.warning("a watch is refused: changes of these objects are noticed late", extra=what)
+            else:
+                logger.info("watch broke, will list again", extra=what)
+            is_refused = is_right_missing
             await asyncio.sleep(delay_seconds)
 
 
