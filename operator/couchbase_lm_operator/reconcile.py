@@ -217,7 +217,7 @@ def _lose(key: Key, memory: Memory) -> None:
         what["remedy"] = (
             f"kubectl patch {names.SHORT_NAME} {key.name} --namespace {key.namespace} --type merge --patch '{patch}'"
         )
-        told = "no rights on a resource any more: it holds its namespace if that is being deleted, until the remedy"
+        told = "no rights on a resource any more: if its namespace is being deleted, that waits for the remedy"
     else:
         told = "no rights on a resource any more: it is not looked after"
     logger.warning(told, extra=what)
