@@ -105,6 +105,49 @@ async def test_the_same_release_without_the_record_finds_nothing_pending(world: 
         assert (await world.condition("RolloutPending"))["status"] == "absent"
 
 
+async def _take_images(world: World) -> None:
+    """Write other images as somebody else, who owns these fields from then on."""
+    containers = [{**each, "image": "elsewhere/other:1"} for each in (await _template(world))["spec"]["containers"]]
+    await world.edit("demo", kind="Deployment", spec={"template": {"spec": {"containers": containers}}})
+    await world.delete("ControllerRevision", (await _record(world))["metadata"]["name"])
+
+
+async def test_images_that_somebody_else_wrote_without_the_record_are_put_back(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+    template, record = await _template(world), await _record(world)
+    await _take_images(world)
+    async with world.operator():
+
+        async def is_as_before() -> bool:
+            records, _ = await world.cluster.objects("ControllerRevision", world.namespace)
+            is_known = [each["data"] for each in records] == [record["data"]]
+            return is_known and await _template(world) == template
+
+        await until(is_as_before, seconds=10)
+
+
+async def test_a_new_release_rolls_no_pods_of_images_that_somebody_else_wrote(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+    await _take_images(world)
+    template = await _template(world)
+    async with world.operator(**NEXT):
+        await world.until_condition("RolloutPending", "True")
+        assert (await _template(world))["spec"] == template["spec"]
+        # whoever deletes the Deployment gets back one that is complete
+        await world.delete("Deployment", "demo")
+        await until(lambda: world.cluster.get("Deployment", world.namespace, "demo"), seconds=10)
+        assert (await _template(world))["spec"] == template["spec"]
+        pending = (await world.status())["workload"]["pendingRevision"]
+        await world.edit(spec={"rollout": {"approve": pending}})
+
+        async def is_rolled() -> bool:
+            return all(each["image"] == "cpu:next" for each in (await _template(world))["spec"]["containers"])
+
+        await until(is_rolled)
+
+
 async def test_a_field_that_changes_while_the_record_is_lost_rolls_the_pods(world: World) -> None:
     async with world.operator():
         await world.serve()

@@ -102,6 +102,19 @@ def test_a_lost_record_is_made_again_when_all_of_it_is_known() -> None:
     assert unmarked["Deployment"]["spec"]["template"] == TEMPLATE
 
 
+def test_a_template_that_others_changed_is_held_and_not_recorded_as_ours() -> None:
+    live = _deployment()
+    ours = {"f:spec": {"f:containers": {'k:{"name":"vllm"}': {".": {}, "f:name": {}}}}}
+    theirs = {"f:spec": {"f:containers": {'k:{"name":"vllm"}': {"f:image": {}}}}}
+    live["metadata"]["managedFields"] = [
+        {"manager": manager, "operation": operation, "fieldsV1": {"f:spec": {"f:template": fields}}}
+        for manager, operation, fields in ((names.FIELD_MANAGER, "Apply", ours), ("kubectl", "Update", theirs))
+    ]
+    held = _held(live)
+    assert held["Deployment"]["spec"]["template"] == TEMPLATE
+    assert "ControllerRevision" not in held
+
+
 def test_nothing_is_made_where_nothing_was_in_effect() -> None:
     assert _held() == {}
 

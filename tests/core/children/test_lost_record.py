@@ -80,6 +80,55 @@ def test_what_we_applied_is_found_without_defaults_and_fields_of_others() -> Non
     assert applied_template(_live()) == OURS
 
 
+def _taken(live: dict[str, Any], lost: str, taken: dict[str, Any], **container: Any) -> dict[str, Any]:
+    """Return the Deployment after somebody else wrote a field of its container: it is theirs now."""
+    theirs = {"f:spec": {"f:containers": {'k:{"name":"vllm"}': taken}}}
+    container_fields = copy.deepcopy(FIELDS)
+    del container_fields["f:spec"]["f:containers"]['k:{"name":"vllm"}'][lost]
+    live["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:template": theirs}}},
+        {
+            "manager": names.FIELD_MANAGER,
+            "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:template": container_fields}},
+        },
+    ]
+    live["spec"]["template"]["spec"]["containers"][0] |= container
+    return live
+
+
+def _with_another_image(**annotations: str) -> dict[str, Any]:
+    return _taken(_live(**annotations), "f:image", {"f:image": {}}, image="theirs:9")
+
+
+def test_a_field_that_somebody_else_took_keeps_the_value_that_runs() -> None:
+    expected = copy.deepcopy(OURS)
+    expected["spec"]["containers"][0]["image"] = "theirs:9"
+    assert applied_template(_with_another_image()) == expected
+    resources = {"limits": {"cpu": "1"}}
+    taken = {"f:resources": {"f:limits": {"f:cpu": {}}}}
+    found = applied_template(_taken(_live(), "f:resources", taken, resources=resources))
+    assert found["spec"]["containers"][0] == {**OURS["spec"]["containers"][0], "resources": resources}
+
+
+def test_a_field_that_somebody_else_took_waits_for_approval_after_an_upgrade() -> None:
+    today = {"spec": {"containers": [{"name": "vllm", "image": "a:2"}]}}
+    marks = {names.ANNOTATION_TEMPLATE_HASH: "f1", names.ANNOTATION_TEMPLATE_REVISION: "0123456789"}
+    found = _pin(_with_another_image(**marks), today)
+    assert found.template["spec"]["containers"][0]["image"] == "theirs:9"
+    # it is not what was known under that revision
+    assert found.revision not in {"0123456789", found.pending}
+    assert found.pending
+    assert _pin(_with_another_image(**marks), today, approved=found.pending).template == today
+
+
+def test_what_this_release_itself_applied_is_known_whatever_others_did_to_it() -> None:
+    revision = _pin(_live(), OURS).revision
+    marks = {names.ANNOTATION_TEMPLATE_HASH: "f1", names.ANNOTATION_TEMPLATE_REVISION: revision}
+    found = _pin(_with_another_image(**marks), OURS)
+    assert (found.template, found.revision, found.pending, found.facts) == (OURS, revision, "", TODAY)
+
+
 def test_without_managed_fields_all_of_the_template_counts() -> None:
     live = _live()
     live["metadata"]["managedFields"] = []

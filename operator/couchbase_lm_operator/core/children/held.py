@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.core.children import lost_record, template_pin
-from couchbase_lm_operator.core.children.applied_fields import applied_template
+from couchbase_lm_operator.core.children.applied_fields import applied_template, has_fields_of_others
 from couchbase_lm_operator.core.children.children import is_takeable, key
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _in_effect(resource: Manifest, children: Mapping[tuple[str, str], Manifest])
         return None
     template = applied_template(deployment)
     facts = lost_record.told_facts(resource)
-    is_known = bool(fields_hash and revision == told and facts)
+    is_known = bool(fields_hash and revision == told and facts) and not has_fields_of_others(deployment)
     data = {"revision": revision, "template": template, "facts": facts}
     record = template_pin.new_record(resource, children, fields_hash, data) if is_known else None
     return _InEffect(fields_hash, revision if fields_hash else "", template, record)

@@ -2,7 +2,8 @@
 
 Whoever deletes a ControllerRevision must not roll pods: neither now nor with the next release of the operator,
 which would render others. The Deployment says under which fields, and as which revision, its template was pinned;
-the template itself is what we applied, and the facts are what status tells of it.
+the template itself is what we applied, and the facts are what status tells of it. A revision is the hash of what was
+pinned, so that what this release itself pinned is known without any of that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from couchbase_lm_operator import names
-from couchbase_lm_operator.core.children.applied_fields import applied_template
+from couchbase_lm_operator.core.children.applied_fields import applied_template, has_fields_of_others
 from couchbase_lm_operator.core.children.children import digest, is_takeable
 from couchbase_lm_operator.core.children.drift import first_difference
 
@@ -69,10 +70,13 @@ def lost_data(
     marked_hash, marked_revision = marks(deployment)
     if marked_hash != fields_hash and (marked_hash or has_other_records):
         return None
+    if marked_revision == digest([fields_hash, template], REVISION_DIGITS):
+        return None
     live = applied_template(deployment)
     if first_difference(template, live) is None and first_difference(live, template) is None:
         return None
-    revision = marked_revision or digest([fields_hash, live], REVISION_DIGITS)
+    is_known = bool(marked_revision) and not has_fields_of_others(deployment)
+    revision = marked_revision if is_known else digest([fields_hash, live], REVISION_DIGITS)
     return {"revision": revision, "template": live, "facts": _facts_of(resource, facts)}
 
 
