@@ -54,7 +54,9 @@ def test_another_couchbase_part_waits_for_a_spec_that_can_be_followed() -> None:
 
 
 def test_a_size_that_is_not_known_is_not_guessed() -> None:
-    assert repair_goal(spec_of(**WANTED), _observed(has_size=False)) is None
+    found = repair_goal(spec_of(**WANTED), _observed(has_size=False))
+    assert found is not None
+    assert found.bucket.working_set_bytes is None
 
 
 def test_the_administrator_is_never_written_as_a_user() -> None:

@@ -196,6 +196,32 @@ async def test_bucket_and_user_are_repaired_beside_a_refused_edit(world: World) 
         await _assert_stalled(world, "LoRANotSupported")
 
 
+async def test_without_the_planned_size_all_but_the_bucket_is_repaired(world: World) -> None:
+    async with world.operator():
+        await world.serve()
+        couchbase = (await world.status())["couchbase"]
+        bucket, user = couchbase["bucket"]["name"], couchbase["user"]
+        await world.edit(spec={"engine": {"extraArgs": ["--enable-lora"]}})
+        await _assert_stalled(world, "LoRANotSupported")
+        # the record is made again from status, which does not tell what the working set was
+        (record,), _ = await world.cluster.objects("ControllerRevision", world.namespace)
+        await world.delete("ControllerRevision", record["metadata"]["name"])
+
+        async def is_back() -> bool:
+            records, _ = await world.cluster.objects("ControllerRevision", world.namespace)
+            return ["workingSetBytesPerContext" in each["data"]["facts"] for each in records] == [False]
+
+        await until(is_back, seconds=10)
+        await _remove(world, f"/settings/rbac/users/local/{user}")
+        await until(lambda: world.has_user(user))
+        await _remove(world, f"/pools/default/buckets/{bucket}")
+        await world.until_condition("BucketReady", "False", "BucketSizeUnknown")
+        await _assert_stalled(world, "LoRANotSupported")
+        assert not await world.has_bucket(bucket)
+        await world.edit(spec={"engine": {"extraArgs": None}})
+        await until(lambda: world.has_bucket(bucket))
+
+
 async def test_a_refused_edit_of_the_couchbase_part_too_changes_nothing_at_couchbase(world: World) -> None:
     async with world.operator():
         await world.serve(couchbase__bucket={"memoryQuota": "512Mi"})

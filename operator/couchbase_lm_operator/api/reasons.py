@@ -84,6 +84,10 @@ class Reason(StrEnum):
     # Couchbase: the bucket, its scope and collection
     BUCKET_READY = "BucketReady", "Bucket, scope and collection exist and every data node serves them."
     BUCKET_CREATING = "BucketCreating", "The bucket was asked for and is not listed yet."
+    BUCKET_SIZE_UNKNOWN = (
+        "BucketSizeUnknown",
+        "The bucket is gone, and its size is not known while the specification cannot be followed.",
+    )
     BUCKET_WARMING_UP = "BucketWarmingUp", "The bucket exists; not every data node serves it yet."
     BUCKET_BEING_DELETED = "BucketBeingDeleted", "A bucket of that name is still being shut down."
     BUCKET_NOT_OURS = "BucketNotOurs", "A bucket of that name exists that this resource did not create."

@@ -148,7 +148,8 @@ class BucketGoal:
     """The bucket a resource wants; ``None`` fields are worked out from what the cluster has free.
 
     ``memory_quota_bytes`` is per data node, as in Couchbase's own API. ``working_set_bytes`` is one copy
-    of the documents of the wished contexts over the whole cluster, without replicas and headroom.
+    of the documents of the wished contexts over the whole cluster, without replicas and headroom; None
+    where it is not known, so that a bucket without explicit quota cannot be created.
     ``management`` is ``Owned`` or ``Shared``, ``bucket_type`` ``Ephemeral`` or ``Couchbase``,
     ``reclaim_policy`` ``Retain`` or ``Delete``.
     """
@@ -157,7 +158,7 @@ class BucketGoal:
     management: str
     bucket_type: str
     memory_quota_bytes: int | None
-    working_set_bytes: int
+    working_set_bytes: int | None
     replicas: int | None
     eviction_policy: str
     max_ttl_seconds: int

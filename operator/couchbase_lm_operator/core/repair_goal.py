@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 def repair_goal(spec: LMCacheCouchbaseSpec, observed: Observed) -> CouchbaseGoal | None:
     """Return the goal that was brought into effect earlier and is still wanted; None when there is none.
 
-    A bucket that has to be made anew gets its size from what was worked out for the pod template in effect.
+    A bucket that has to be made anew gets its size from what was worked out for the pod template in effect. Earlier
+    operators did not record that, and status does not tell it: then all but such a bucket is repaired.
     """
-    per_context_bytes = facts_in_effect(observed.resource, observed.children).get("workingSetBytesPerContext")
-    if per_context_bytes is None or refused_user(spec, observed) is not None:
+    if refused_user(spec, observed) is not None:
         return None
-    goal = couchbase_goal(spec, observed, wished_contexts(spec) * int(per_context_bytes))
+    per_context_bytes = facts_in_effect(observed.resource, observed.children).get("workingSetBytesPerContext")
+    working_set_bytes = None if per_context_bytes is None else wished_contexts(spec) * int(per_context_bytes)
+    goal = couchbase_goal(spec, observed, working_set_bytes)
     proven = (observed.status.get("couchbase") or {}).get("provisionedDigest")
     return goal if goal_digest(goal) == proven else None

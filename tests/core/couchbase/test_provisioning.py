@@ -320,3 +320,18 @@ def test_removal(wanted: CouchbaseGoal, seen: CouchbaseState, steps: list[str]) 
     decision = decide_removal(wanted, seen)
     assert [type(step).__name__ for step in decision.steps] == steps
     assert isinstance(decision.verdict, Wait if steps else Proceed)
+
+
+def test_a_bucket_of_unknown_size_is_not_made_and_all_else_is() -> None:
+    unsized = replace(GOAL, bucket=bucket_goal(working_set_bytes=None), record=RECORD)
+    gone = decide(unsized, replace(DONE, bucket=None), credentials_present=True, generation=1)
+    assert (gone.steps, gone.stage, gone.record) == ((), Stage.BUCKET, RECORD)
+    assert isinstance(gone.verdict, Wait)
+    assert gone.verdict.reason == Reason.BUCKET_SIZE_UNKNOWN
+    lost_user = decide(unsized, replace(DONE, user=None), credentials_present=True, generation=1)
+    assert any(isinstance(step, PutUser) for step in lost_user.steps)
+    # whether the bucket is as large as wished for is not known either
+    assert lost_user.facts.size is None
+    explicit = replace(unsized, bucket=replace(unsized.bucket, memory_quota_bytes=256 * MEBIBYTE))
+    made = decide(explicit, replace(DONE, bucket=None), credentials_present=True, generation=1)
+    assert [each.quota_per_node_bytes for each in made.steps if isinstance(each, CreateBucket)] == [256 * MEBIBYTE]

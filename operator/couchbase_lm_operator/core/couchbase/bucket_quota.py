@@ -50,7 +50,10 @@ def needed_per_node_bytes(working_set_bytes: int, replicas: int, data_node_count
 
 
 def choose(goal: BucketGoal, seen: CouchbaseState) -> BucketSize | Refuse:
-    """Return quota and replicas for a new bucket, or why this cluster cannot have it."""
+    """Return quota and replicas for a new bucket, or why this cluster cannot have it.
+
+    Without an explicit quota the working set has to be known.
+    """
     nodes = len(seen.data_nodes)
     if nodes == 0:
         return Refuse(
@@ -60,7 +63,7 @@ def choose(goal: BucketGoal, seen: CouchbaseState) -> BucketSize | Refuse:
     replicas = choose_replicas(goal, seen)
     if isinstance(replicas, Refuse):
         return replicas
-    needed = needed_per_node_bytes(goal.working_set_bytes, replicas, nodes)
+    needed = needed_per_node_bytes(goal.working_set_bytes or 0, replicas, nodes)
     free = seen.ram_quota_total_per_node_bytes - seen.ram_quota_used_per_node_bytes
     quota = _explicit_quota(goal, free) if goal.memory_quota_bytes is not None else _derived_quota(needed, free)
     if isinstance(quota, Refuse):

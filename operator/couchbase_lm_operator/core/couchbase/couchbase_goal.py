@@ -21,11 +21,11 @@ _DEFAULT_CONTEXTS = 100
 _DEFAULT_EVICTION = {"Ephemeral": "nruEviction", "Couchbase": "fullEviction"}
 
 
-def couchbase_goal(spec: LMCacheCouchbaseSpec, observed: Observed, working_set_bytes: int) -> CouchbaseGoal:
+def couchbase_goal(spec: LMCacheCouchbaseSpec, observed: Observed, working_set_bytes: int | None) -> CouchbaseGoal:
     """Return the goal of the provisioning arm.
 
-    ``working_set_bytes`` is one copy of the wished contexts, 0 when the model could not be sized; it only
-    matters for the quota of a bucket that does not exist yet.
+    ``working_set_bytes`` is one copy of the wished contexts, None where that is not known and 0 where no bucket is
+    to be made; it only matters for the quota of a bucket that does not exist yet.
     """
     couchbase = spec.couchbase
     uid, namespace, name = observed.namespace_uid, observed.namespace, observed.name
@@ -60,7 +60,7 @@ def observed_user(observed: Observed) -> str | None:
     return values.get("username") if isinstance(values, dict) else None
 
 
-def _bucket(bucket: BucketSpec, namespace_uid: str, name: str, working_set_bytes: int) -> BucketGoal:
+def _bucket(bucket: BucketSpec, namespace_uid: str, name: str, working_set_bytes: int | None) -> BucketGoal:
     return BucketGoal(
         name=bucket.name or names.bucket(namespace_uid, name),
         management=bucket.management,

@@ -45,7 +45,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class CouchbaseFacts:
-    """What status shows of the cluster and the bucket; ``size`` is None while there is no bucket."""
+    """What status shows of the cluster and the bucket; ``size`` is None where bucket or working set are not known."""
 
     edition: str = ""
     server_version: str = ""

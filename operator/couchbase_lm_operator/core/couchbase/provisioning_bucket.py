@@ -87,11 +87,12 @@ def is_marked(goal: CouchbaseGoal, bucket: BucketState) -> bool:
 
 
 def size_of(goal: CouchbaseGoal, seen: CouchbaseState) -> BucketSize | None:
-    """Return the memory of the bucket as it is, beside what the working set asks for."""
-    if seen.bucket is None or not seen.data_nodes:
+    """Return the memory of the bucket as it is, beside what the working set asks for; None where one is not known."""
+    working_set_bytes = goal.bucket.working_set_bytes
+    if seen.bucket is None or not seen.data_nodes or working_set_bytes is None:
         return None
     nodes = len(seen.data_nodes)
-    needed = bucket_quota.needed_per_node_bytes(goal.bucket.working_set_bytes, seen.bucket.replicas, nodes)
+    needed = bucket_quota.needed_per_node_bytes(working_set_bytes, seen.bucket.replicas, nodes)
     return bucket_quota.BucketSize(seen.bucket.quota_per_node_bytes, needed, seen.bucket.replicas, nodes)
 
 
@@ -133,6 +134,9 @@ def _shared(goal: CouchbaseGoal, seen: CouchbaseState, record: BucketRecord | No
 
 
 def _absent(goal: CouchbaseGoal, seen: CouchbaseState, record: BucketRecord | None, generation: int) -> BucketPart:
+    if goal.bucket.memory_quota_bytes is None and goal.bucket.working_set_bytes is None:
+        # not counted as a removal either: that is for a pass that can make it again
+        return BucketPart(record, blocked=_size_unknown(goal.bucket.name))
     had_it = record is not None and record.created and bool(record.uuid)
     if record is not None and had_it:
         if record.removed_by_others_count > REMOVALS_TOLERATED and generation > record.refused_generation:
@@ -199,6 +203,15 @@ def _not_ready(bucket: BucketState) -> Wait | None:
         Reason.BUCKET_WARMING_UP,
         f"Bucket {bucket.name!r} exists; not every data node serves it yet.",
         1.0,
+    )
+
+
+def _size_unknown(name: str) -> Wait:
+    return Wait(
+        Reason.BUCKET_SIZE_UNKNOWN,
+        f"There is no bucket {name!r} any more, and its size is not known while the specification cannot be followed: "
+        "it is created again once what Ready names is corrected.",
+        15.0,
     )
 
 
