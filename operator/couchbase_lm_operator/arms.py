@@ -30,7 +30,7 @@ from couchbase_lm_operator.errors import ClusterRefusedError
 from couchbase_lm_operator.io import credentials
 from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 from couchbase_lm_operator.io.couchbase.named_cluster import login, named_cluster
-from couchbase_lm_operator.provision_arm import Arm, give_up_look
+from couchbase_lm_operator.provision_arm import Arm
 from couchbase_lm_operator.work_queue import Key
 from couchbase_lm_operator.workload_arm import Applied
 
@@ -179,7 +179,7 @@ class Arms:
         self, couchbase: CouchbaseCluster | Provisioned, observed: Observed, writer: StatusWriter, memory: Memory
     ) -> Provisioned | None:
         if isinstance(couchbase, Provisioned):
-            give_up_look(memory)
+            memory.give_up_look()
             return couchbase
         key = Key(observed.namespace, observed.name)
         arm = Arm(couchbase, key, self.visits, memory, writer.save_record)

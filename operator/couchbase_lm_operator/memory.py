@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.metrics import CACHE_HEALTHY
 
 if TYPE_CHECKING:
-    from couchbase_lm_operator.core.couchbase_state import CouchbaseGoal
+    from couchbase_lm_operator.core.couchbase.provisioning_steps import Step
     from couchbase_lm_operator.core.observed import Manifest
     from couchbase_lm_operator.core.progress import CacheHealth, Provisioned
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 _OWN_VERSIONS = 16
 # unlike every version, so the next look at references takes the real one
 _MADE = "made"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A refusal as it was told, with what was asked and with the kinds of the steps that were to be executed."""
+
+    couchbase: CouchbaseCluster
+    steps: frozenset[type[Step]]
+    told: Provisioned
 
 
 @dataclass
@@ -37,7 +46,9 @@ class Memory:
     rights on the resource any more.
     ``troubled_since`` is the monotonic time since which passes end in waiting or failure, ``unseen_since`` that
     since which pods serve without having told what they store.
-    ``visit`` is what Couchbase is being asked, ``provisioned`` what was told last of how far it came, with its goal.
+    ``uid`` is that of the resource all the rest is about.
+    ``visit`` is what Couchbase is being asked, ``provisioned`` what was told last of how far it came, with what was
+    asked. ``refused`` is the last refusal of a write, while nothing else came of the same ones.
     ``creation_refused_at`` is the time of the event loop at which Couchbase refused to create the bucket.
     ``cache`` is the last probe, ``cache_failures`` how many failed in a row. ``references`` are the
     versions of the objects that the spec names. ``tombstone`` is the last body of a resource that is gone,
@@ -45,6 +56,7 @@ class Memory:
     """
 
     key: Key
+    uid: str = ""
     seen_version: str = ""
     own_versions: deque[str] = field(default_factory=lambda: deque(maxlen=_OWN_VERSIONS))
     finalizers: tuple[str, ...] = ()
@@ -54,13 +66,32 @@ class Memory:
     unseen_since: float | None = None
     visit: Visit | None = None
     creation_refused_at: float = -math.inf
-    provisioned: tuple[CouchbaseGoal, Provisioned] | None = None
+    provisioned: tuple[CouchbaseCluster, Provisioned] | None = None
+    refused: Refused | None = None
     couchbase: CouchbaseCluster | None = None
     cache: CacheHealth | None = None
     cache_failures: int = 0
     references: dict[tuple[str, str], str] = field(default_factory=dict)
     tombstone: Manifest | None = None
     removing_since: float | None = None
+
+    def note_uid(self, uid: str) -> None:
+        """Forget what is known of an earlier resource of this name when another one took its place."""
+        if self.uid and self.uid != uid:
+            self.give_up_look()
+            self.generation, self.troubled_since, self.unseen_since = 0, None, None
+            self.provisioned = self.refused = self.couchbase = None
+            self.creation_refused_at, self.cache_failures, self.references = -math.inf, 0, {}
+            self.note_cache(None)
+            if self.visit is not None:
+                self.visit = replace(self.visit, is_orphan=True)
+        self.uid = uid
+
+    def give_up_look(self) -> None:
+        """Give up the visit under way if it only looks."""
+        if self.visit is not None and self.visit.decision is None:
+            self.visit.task.cancel()
+            self.visit = None
 
     def probe(self, couchbase: CouchbaseCluster) -> None:
         """Let probes look at this cluster from now on; a probe under way goes on when nothing differs."""

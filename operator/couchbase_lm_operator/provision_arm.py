@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 from couchbase_lm_operator.core.couchbase.provisioning import decide, decide_removal, record_after, verdict_after
 from couchbase_lm_operator.core.couchbase.provisioning_steps import CreateBucket
 from couchbase_lm_operator.core.progress import Provisioned
+from couchbase_lm_operator.core.verdict import Refuse
+from couchbase_lm_operator.memory import Refused
 from couchbase_lm_operator.metrics import COUCHBASE_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from couchbase_lm_operator.core.couchbase.provisioning import ProvisioningDecision
+    from couchbase_lm_operator.core.couchbase.provisioning_steps import Step
     from couchbase_lm_operator.core.couchbase_state import (
         BucketRecord,
         CouchbaseGoal,
         CouchbaseState,
         CouchbaseTrouble,
     )
-    from couchbase_lm_operator.core.verdict import Refuse
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
     from couchbase_lm_operator.memory import Memory
     from couchbase_lm_operator.visits import Finding, Visit, Visits
@@ -63,7 +65,7 @@ class Arm:
             return decide(goal, seen, credentials_present=has_credentials, generation=generation, rival=rival)
 
         if rival is not None:
-            give_up_look(self.memory)
+            self.memory.give_up_look()
             return _told(judge(self.couchbase.goal, None), self.couchbase)
         with self.visits.patience(self.couchbase) as until:
             return await self._rounds(judge, until)
@@ -82,7 +84,7 @@ class Arm:
                 told = told or self._remembered(couchbase)
                 break
             finding, is_own = self._finding(visit), visit.is_for(couchbase)
-            if visit.decision is not None:
+            if visit.decision is not None and not visit.is_orphan:
                 record = record_after(visit.decision, visit.before, finding.outcome, finding.seen)
                 if record != visit.decision.record:  # which is in status already, and void now
                     couchbase = await self._with_record(couchbase, record)
@@ -90,6 +92,7 @@ class Arm:
                 _log(visit, visit.decision, finding)
                 verdict = verdict_after(visit.decision, visit.couchbase.goal, finding.outcome)
                 told = replace(_told(visit.decision, couchbase), verdict=verdict) if is_own else None
+                self.memory.refused = _refused(visit.decision, couchbase, told)
             self.memory.visit = None  # not before its record is safe
             if told is not None and finding.outcome is not None:
                 break
@@ -99,12 +102,12 @@ class Arm:
             if _creates_bucket(decision) and self._was_refused_just_now(couchbase):
                 return self._remembered(couchbase)
             couchbase = await self._with_record(couchbase, decision.record)
-            told = _told(decision, couchbase)
+            told = self._told_meanwhile(decision, couchbase)
             if not decision.steps or not rounds_left:
                 break
             self.memory.visit = self.visits.execute(couchbase, decision, before)
         if told is not None:
-            self.memory.provisioned = (couchbase.goal, told)
+            self.memory.provisioned = (couchbase, told)
         return told
 
     def _finding(self, visit: Visit) -> Finding:
@@ -119,7 +122,7 @@ class Arm:
         visit = self.memory.visit
         if visit is not None and (visit.decision is not None or visit.is_for(couchbase)):
             return visit
-        give_up_look(self.memory)
+        self.memory.give_up_look()
         visit = self.memory.visit = self.visits.look(couchbase)
         return visit
 
@@ -138,23 +141,39 @@ class Arm:
         return since < _CREATION_APART_SECONDS and self._remembered(couchbase) is not None
 
     def _remembered(self, couchbase: CouchbaseCluster) -> Provisioned | None:
-        """Return how far an earlier pass found the same goal."""
+        """Return what an earlier pass told when it asked the same."""
         if self.memory.provisioned is None:
             return None
-        goal, told = self.memory.provisioned
-        is_same = replace(goal, record=None) == replace(couchbase.goal, record=None)
-        return replace(told, record=couchbase.goal.record) if is_same else None
+        asked, told = self.memory.provisioned
+        return replace(told, record=couchbase.goal.record) if asked.asks_same(couchbase) else None
 
+    def _told_meanwhile(self, decision: ProvisioningDecision, couchbase: CouchbaseCluster) -> Provisioned:
+        """Return what to tell while steps are executed: still the refusal if the same ones were just refused.
 
-def give_up_look(memory: Memory) -> None:
-    """Give up the visit under way if it only looks."""
-    if memory.visit is not None and memory.visit.decision is None:
-        memory.visit.task.cancel()
-        memory.visit = None
+        Otherwise each try would take the refusal back and tell it again.
+        """
+        refused, told = self.memory.refused, _told(decision, couchbase)
+        if refused is None:
+            return told
+        is_again = bool(decision.steps) and _kinds(decision) <= refused.steps and refused.couchbase.asks_same(couchbase)
+        if is_again:
+            return replace(told, stage=refused.told.stage, verdict=refused.told.verdict)
+        self.memory.refused = None
+        return told
 
 
 def _creates_bucket(decision: ProvisioningDecision) -> bool:
     return any(isinstance(step, CreateBucket) for step in decision.steps)
+
+
+def _kinds(decision: ProvisioningDecision) -> frozenset[type[Step]]:
+    return frozenset(type(step) for step in decision.steps)
+
+
+def _refused(decision: ProvisioningDecision, couchbase: CouchbaseCluster, told: Provisioned | None) -> Refused | None:
+    if told is None or not isinstance(told.verdict, Refuse):
+        return None
+    return Refused(couchbase, _kinds(decision), told)
 
 
 def _told(decision: ProvisioningDecision, couchbase: CouchbaseCluster) -> Provisioned:

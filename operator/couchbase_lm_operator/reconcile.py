@@ -93,6 +93,7 @@ class Reconciler:
         if resource is None:
             return await self._bury(key, memory)
         metadata = resource["metadata"]
+        memory.note_uid(str(metadata["uid"]))
         memory.seen_version = str(metadata["resourceVersion"])
         memory.finalizers, memory.is_lost = _finalizers(resource), False
         if memory.generation != metadata["generation"]:
@@ -172,6 +173,8 @@ class Reconciler:
         """Remove what a resource left that went without a finalizer, as far as it is still possible."""
         if memory.tombstone is not None:
             left = await self._remove(memory.tombstone, memory)
+            if memory.tombstone is None:
+                return None  # made again meanwhile, and woken: its memory is in use
             if left is not None and _has_patience(left, memory):
                 return _trouble_delay(memory, 1.0)
             if left is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.core.couchbase.provisioning import wants_look_after
@@ -55,17 +55,19 @@ class Finding:
 class Visit:
     """One visit; ``decision`` is the one whose steps it executes, None when it only looks.
 
-    ``before`` is the record that the decision was made upon.
+    ``before`` is the record that the decision was made upon. ``is_orphan`` says that the resource it was made for is
+    gone, and another of its name there: its end is waited for, and means nothing to that one.
     """
 
     couchbase: CouchbaseCluster
     decision: ProvisioningDecision | None
     before: BucketRecord | None
     task: asyncio.Task[Finding]
+    is_orphan: bool = False
 
     def is_for(self, couchbase: CouchbaseCluster) -> bool:
-        """Say whether it asks the same cluster the same as the same users; the record is not part of the question."""
-        return _without_record(self.couchbase) == _without_record(couchbase)
+        """Say whether what it brings answers this question."""
+        return not self.is_orphan and self.couchbase.asks_same(couchbase)
 
     async def has_ended(self, until: float) -> bool:
         """Wait for its end up to a time of the event loop, and say whether it has come."""
@@ -186,7 +188,3 @@ class Visits:
             "enough for what is asked of it. Check its load, the addresses behind spec.couchbase.connectionString and "
             "managementEndpoints, and network policies."
         )
-
-
-def _without_record(couchbase: CouchbaseCluster) -> CouchbaseCluster:
-    return replace(couchbase, goal=replace(couchbase.goal, record=None))

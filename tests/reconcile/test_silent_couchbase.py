@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from couchbase_lm_operator.visits import PATIENCE_SECONDS
 from tests.couchbase_gate import Way, gate
 from tests.reconcile.world import until
 
@@ -126,3 +127,41 @@ async def test_a_creation_that_is_refused_again_and_again_does_not_wake_itself(w
         await asyncio.sleep(4)
         assert refused() - before <= 2
         assert not ((await world.status())["couchbase"]["bucket"]).get("clusterUUID")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("BucketReady", "TooManyBuckets"), ("CredentialsReady", "PasswordPolicyRefused")]
+)
+async def test_a_refusal_is_told_all_the_time_while_a_slow_couchbase_refuses_again_and_again(
+    world: World, kind: str, reason: str
+) -> None:
+    if reason == "TooManyBuckets":
+        for number in range(30):
+            world.couchbase.create_bucket(f"b{number}", quota_mib=100)
+    else:
+        world.couchbase.call(lambda emulator: setattr(emulator.cluster.password_policy, "min_length", 500))
+
+    async with gate(world.couchbase.management_urls[0], delay_seconds=0.5) as slow, world.operator():
+        await world.create(couchbase__managementEndpoints=[slow.url])
+        await world.until_condition(kind, "False", reason, seconds=60)
+        tries = slow.connections
+        assert await _reasons(world, kind, seconds=30) == {reason}
+        assert slow.connections > tries + 1
+
+
+async def test_a_resource_that_is_made_again_is_not_ready_by_what_was_known_of_the_one_before(world: World) -> None:
+    async with gate(world.couchbase.management_urls[0]) as way_in, world.operator():
+        await world.serve(couchbase__managementEndpoints=[way_in.url])
+        way_in.way = Way.SILENT
+        await world.delete("LMCacheCouchbase", "demo")
+        await world.clear_children()
+        await asyncio.sleep(PATIENCE_SECONDS + 1)  # the pass that removes the user leaves it to a visit
+        await world.create(couchbase__managementEndpoints=[way_in.url])
+        await until(lambda: world.cluster.get("Deployment", world.namespace, "demo"))
+        await world.make_available()
+        found = await world.until_condition("CouchbaseReachable", "False", "CouchbaseUnreachable", seconds=60)
+        assert "spec.couchbase" in found["message"]
+        assert (await world.condition("Ready"))["status"] == "False"
+        assert not (await world.status())["couchbase"].get("provisionedDigest")
+        way_in.way = Way.OPEN
+        await world.until_condition("Ready", "True", seconds=60)

@@ -44,6 +44,12 @@ class CouchbaseCluster:
     trust: TlsTrust = field(default_factory=TlsTrust)
     guard: AddressGuard = field(default_factory=AddressGuard)
 
+    def asks_same(self, other: CouchbaseCluster) -> bool:
+        """Say whether both ask the same cluster the same as the same users; the record is not part of the question."""
+        return replace(self, goal=replace(self.goal, record=None)) == replace(
+            other, goal=replace(other.goal, record=None)
+        )
+
     async def read(self) -> CouchbaseState | CouchbaseTrouble | None:
         """Return what the cluster looks like, or why it cannot be seen; None without credentials."""
         try:
