@@ -45,8 +45,8 @@ def _local(model: dict[str, Any], namespace_uid: str = "namespace-uid", **change
     return plan_of(spec, model_config=config_of(QWEN3_8B, ""), namespace_uid=namespace_uid)
 
 
-def _told(plan: Plan) -> list[str]:
-    return [each.message for each in plan.warnings if each.reason == Reason.WEIGHTS_NOT_PINNED]
+def _told(plan: Plan, reason: Reason = Reason.WEIGHTS_NOT_PINNED) -> list[str]:
+    return [each.message for each in plan.warnings if each.reason == reason]
 
 
 @pytest.mark.parametrize(
@@ -159,3 +159,55 @@ def test_what_the_warning_advises_gives_another_key_prefix() -> None:
     assert "spec.engine.env" in _told(first)[0]
     assert first.key_prefix != second.key_prefix
     assert first.pod_fields != second.pod_fields
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"configMap": {"name": "patch"}},
+        _of_claim("site-packages"),
+        {"hostPath": {"path": "/srv/vllm"}},
+        {"csi": {"driver": "files.example.com"}},
+        _image("patches:v1"),
+    ],
+)
+def test_a_mount_that_can_change_unseen_is_told(source: dict[str, Any]) -> None:
+    template = _mounted(source, "/usr/lib/python3/vllm/patch.py", subPath="patch.py")
+    plan = _hub(podTemplate=template)
+    (told,) = _told(plan, Reason.MOUNT_NOT_PINNED)
+    assert "spec.podTemplate.volumes (extra)" in told
+    assert [each.reason for each in plan.warnings] == [Reason.MOUNT_NOT_PINNED]
+    # what it advises gives other keys, and who answers for the prefix is told that instead
+    versioned = _hub(podTemplate=template, engine={"env": [{"name": "PATCH_VERSION", "value": "2"}]})
+    assert versioned.key_prefix != plan.key_prefix
+    own = _hub(podTemplate=template, cache={"keyPrefix": "mine:"})
+    assert _told(own, Reason.MOUNT_NOT_PINNED) == []
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        _mounted({"emptyDir": {}}),
+        _mounted({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}),
+        _mounted(_image(DIGEST)),
+        # credentials and certificates
+        _mounted({"secret": {"secretName": "registry"}}),
+        # what nothing mounts nobody reads
+        {"volumes": [{"name": "spare", "configMap": {"name": "spare"}}]},
+    ],
+)
+def test_a_mount_that_shapes_no_bytes_or_is_fixed_is_not_told(template: dict[str, Any]) -> None:
+    assert _hub(podTemplate=template).warnings == ()
+
+
+def test_mounts_of_weights_are_told_as_such_and_others_beside_them() -> None:
+    weights = _mounted(_of_claim("v1"))
+    assert _told(_local(PATH, podTemplate=weights), Reason.MOUNT_NOT_PINNED) == []
+    both = {
+        "volumes": [*weights["volumes"], {"name": "patch", "configMap": {"name": "patch"}}],
+        "volumeMounts": [*weights["volumeMounts"], *({"name": "patch", "mountPath": path} for path in ("/a", "/b"))],
+    }
+    plan = _local(PATH, podTemplate=both)
+    assert "(extra)" in _told(plan)[0]
+    (told,) = _told(plan, Reason.MOUNT_NOT_PINNED)
+    assert "spec.podTemplate.volumes (patch):" in told

@@ -151,6 +151,7 @@ class Reason(StrEnum):
     TLS_NOT_VERIFIED = "TLSNotVerified", "The certificate of Couchbase is not verified."
     WEIGHTS_NOT_PINNED = "WeightsNotPinned", "The weights can change behind spec.model.revision, or a path."
     IMAGE_NOT_PINNED = "ImageNotPinned", "spec.engine.image has no digest, so that its name can come to mean another."
+    MOUNT_NOT_PINNED = "MountNotPinned", "What a volume mounts into the pods can be edited without any key changing."
     ENV_NOT_IN_FINGERPRINT = "EnvNotInFingerprint", "Variables of the engine come from objects that no key covers."
     L1_TOO_SMALL = "L1TooSmall", "The longest contexts do not fit into L1 and are recomputed."
     NOT_WORTHWHILE = "NotWorthwhile", "Loading a typical context is predicted to take longer than computing it again."

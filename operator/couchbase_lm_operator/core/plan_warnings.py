@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.plan_warning import PlanWarning
-from couchbase_lm_operator.core.pod_template.mounted_content import is_commit, is_digest, unfixed_weights
+from couchbase_lm_operator.core.pod_template.mounted_content import (
+    is_commit,
+    is_digest,
+    unfixed_mounts,
+    unfixed_weights,
+)
 from couchbase_lm_operator.core.pod_template.pod_fields import reads_config_map
 from couchbase_lm_operator.core.sizing import payoff_facts
 
@@ -25,6 +30,7 @@ def plan_warnings(
     is_pinned = values.is_path or is_commit(values.revision)
     is_fingerprint = spec.cache.key_prefix is None
     unfixed = unfixed_weights(spec)
+    mounts = unfixed_mounts(spec)
     image = spec.engine.image
     found = (
         (
@@ -55,6 +61,16 @@ def plan_warnings(
                 f"spec.model.id leads into {unfixed}. When other weights come to lie there, engines read chunks of the "
                 "old ones as theirs: give each version of the weights a path of its own, or write a version into a "
                 "variable of spec.engine.env and raise it with each edit, which rolls the pods to other keys."
+            ),
+        ),
+        (
+            bool(mounts) and is_fingerprint,
+            Reason.MOUNT_NOT_PINNED,
+            (
+                f"spec.podTemplate.volumes ({', '.join(mounts)}): the fingerprint has their names, and what lies there can "
+                "change behind them. When it is code or a setting that shapes the KV cache, engines read each other's "
+                "chunks as their own: give each version a name of its own, or write a version into a variable of "
+                "spec.engine.env and raise it with each edit."
             ),
         ),
         (
