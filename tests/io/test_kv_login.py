@@ -193,3 +193,48 @@ async def test_a_peer_that_falls_silent_inside_tls_holds_nobody_up(
             found = await prover.prove([node], USER, KEYSPACE, is_tls=True)
         is_over.set()
     assert found.problem is LoginProblem.UNREACHABLE
+
+
+@pytest.mark.parametrize("count", ["2000000", "99999999999999", "0", "-1", "9" * 5000, "abc", ""])
+async def test_a_peer_that_asks_for_endless_work_is_refused_before_it_is_done(count: str) -> None:
+    """PBKDF2 cannot be interrupted: the server's number of rounds must not hold up everybody else."""
+    loop = asyncio.get_running_loop()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (HELLO, frame(0x20, 0, ALL), b""):
+            header = await reader.readexactly(24)
+            body = await reader.readexactly(struct.unpack_from(">I", header, 8)[0])
+            nonce = body.rpartition(b"r=")[2].decode() + "more"
+            first = frame(0x21, 0x21, f"r={nonce},s=QUFBQUFBQUFBQUFBQUFBQUFBQUE=,i={count}".encode())
+            writer.write((answer or first).replace(b"OPAQ", header[12:16]))
+            await writer.drain()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    node = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    started, gaps = loop.time(), [0.0]
+
+    async def watch() -> None:
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.01)
+            gaps.append(loop.time() - before)
+
+    watching = asyncio.create_task(watch())
+    try:
+        login = await PROVER.prove([node], USER, KEYSPACE, is_tls=False)
+    finally:
+        watching.cancel()
+        server.close()
+    assert login.problem is LoginProblem.NOT_COUCHBASE
+    assert loop.time() - started < kv_login.NODE_TIMEOUT_SECONDS / 2
+    assert max(gaps) < 0.5
+
+
+async def test_a_cluster_that_lists_more_nodes_than_there_can_be_is_not_asked() -> None:
+    async with peer() as node:
+        login = await PROVER.prove([node] * (kv_login.MAX_NODES + 1), USER, KEYSPACE, is_tls=False)
+    assert login.problem is LoginProblem.NOT_COUCHBASE
+    assert not login.is_proven
+    assert str(kv_login.MAX_NODES) in login.detail

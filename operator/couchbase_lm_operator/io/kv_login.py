@@ -17,7 +17,7 @@ import scramp
 
 from couchbase_lm_operator.core.couchbase_state import LoginProblem, LoginState
 from couchbase_lm_operator.io.addresses import ForbiddenAddressError, UnresolvedError
-from couchbase_lm_operator.io.couchbase.node_services import nodes_from
+from couchbase_lm_operator.io.couchbase.node_services import MAX_NODES, nodes_from
 from couchbase_lm_operator.io.kv_wire import Feature, KvConnection, Opcode, ProtocolError, Status
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 NODE_TIMEOUT_SECONDS = 6.0
 SEED_HEAD_START_SECONDS = 1.0
+MAX_SCRAM_ITERATIONS = 100_000
+"""Several times what data nodes ask for; each login costs so many rounds of PBKDF2, which nothing can interrupt."""
 _SCRAM = {"SCRAM-SHA512": "SCRAM-SHA-512", "SCRAM-SHA256": "SCRAM-SHA-256", "SCRAM-SHA1": "SCRAM-SHA-1"}
 
 
@@ -57,7 +59,12 @@ class LoginProver:
     async def prove(
         self, nodes: Sequence[Address], user: Credentials, keyspace: Keyspace, *, is_tls: bool
     ) -> LoginState:
-        """Return which of ``nodes`` let the user reach its collection."""
+        """Return which of ``nodes`` let the user reach its collection; more than ``MAX_NODES`` are not asked."""
+        if len(nodes) > MAX_NODES:
+            told = (
+                f"The cluster lists more than {MAX_NODES} nodes: check that spec.couchbase names a Couchbase cluster."
+            )
+            return LoginState((), (), told, LoginProblem.NOT_COUCHBASE)
         problems = await asyncio.gather(*(self._problem_on(node, user, keyspace, is_tls=is_tls) for node in nodes))
         failed = [(node, problem) for node, problem in zip(nodes, problems, strict=True) if problem is not None]
         proven = tuple(node.authority for node, problem in zip(nodes, problems, strict=True) if problem is None)
@@ -172,7 +179,7 @@ async def _log_in(kv: KvConnection, node: Address, user: Credentials, keyspace: 
         plain = b"\0" + user.username.encode() + b"\0" + user.password.encode()
         status = (await kv.call(Opcode.SASL_AUTH, b"PLAIN", plain)).status
     elif mechanism is not None:
-        status = await _scram(kv, mechanism, user)
+        status = await _scram(kv, node, mechanism, user)
     else:
         raise _LoginError(
             LoginProblem.LOGIN_REFUSED,
@@ -191,14 +198,22 @@ async def _log_in(kv: KvConnection, node: Address, user: Credentials, keyspace: 
         )
 
 
-async def _scram(kv: KvConnection, mechanism: str, user: Credentials) -> int:
+async def _scram(kv: KvConnection, node: Address, mechanism: str, user: Credentials) -> int:
     client = scramp.ScramClient([_SCRAM[mechanism]], user.username, user.password)
     first = await kv.call(Opcode.SASL_AUTH, mechanism.encode(), client.get_client_first().encode())
     if first.status != Status.AUTH_CONTINUE:
         return first.status
     try:
         client.set_server_first(first.value.decode())
-        final = await kv.call(Opcode.SASL_STEP, mechanism.encode(), client.get_client_final().encode())
+        if client.iterations.value > MAX_SCRAM_ITERATIONS:
+            raise _LoginError(
+                LoginProblem.NOT_COUCHBASE,
+                f"{node.authority} asks for more than {MAX_SCRAM_ITERATIONS} SCRAM iterations, which no data node does "
+                "by itself: lower them there, or use couchbases://.",
+            )
+        # In a thread, where it holds up nobody: the rounds are done without Python's lock.
+        proof = await asyncio.to_thread(client.get_client_final)
+        final = await kv.call(Opcode.SASL_STEP, mechanism.encode(), proof.encode())
         if final.status == Status.SUCCESS:
             # The server proves that it knows the password too.
             client.set_server_final(final.value.decode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from couchbase_lm_operator.core.couchbase_state import BucketState, NodeState, UserState
-from couchbase_lm_operator.io.couchbase.node_services import NodeAddresses
+from couchbase_lm_operator.io.couchbase.node_services import MAX_NODES, NodeAddresses
 
 
 class UnexpectedAnswerError(Exception):
@@ -20,12 +20,15 @@ class UnexpectedAnswerError(Exception):
 
 
 def nodes(pool: dict[str, Any], addresses: tuple[NodeAddresses, ...]) -> tuple[NodeState, ...]:
-    """Return the active nodes of ``GET /pools/default``, with the data addresses of ``nodeServices``."""
+    """Return the active nodes of ``GET /pools/default``, with the data addresses of ``nodeServices``.
+
+    Of too many nodes, one more than ``MAX_NODES``: enough for the login to be refused.
+    """
     listed = pool.get("nodes")
     if not isinstance(listed, list):
         raise UnexpectedAnswerError("the list of nodes")
     active = [node for node in listed if isinstance(node, dict) and node.get("clusterMembership", "active") == "active"]
-    return tuple(_node(node, addresses) for node in active)
+    return tuple(_node(node, addresses) for node in active[: MAX_NODES + 1])
 
 
 def _node(node: dict[str, Any], addresses: tuple[NodeAddresses, ...]) -> NodeState:

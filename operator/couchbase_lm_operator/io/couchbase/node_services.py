@@ -12,6 +12,9 @@ from typing import Any
 
 from couchbase_lm_operator.core.couchbase.connection_string import Address, ConnectionString
 
+MAX_NODES = 128
+"""More nodes than any cluster has: what lists more would only keep the operator busy."""
+
 
 @dataclass(frozen=True)
 class NodeAddresses:
@@ -23,8 +26,11 @@ class NodeAddresses:
 
 
 def nodes_from(config: dict[str, Any], asked_host: str, connection: ConnectionString) -> tuple[NodeAddresses, ...]:
-    """Return the nodes of ``config``; a node without host name is the one that was asked."""
-    listed = [entry for entry in _list(config.get("nodesExt")) if isinstance(entry, dict)]
+    """Return the nodes of ``config``; a node without host name is the one that was asked.
+
+    Of too many nodes, one more than ``MAX_NODES``: enough for the login to be refused.
+    """
+    listed = [entry for entry in _list(config.get("nodesExt"))[: MAX_NODES + 1] if isinstance(entry, dict)]
     external = _use_external(listed, connection)
     return tuple(_node(entry, asked_host, external=external, is_tls=connection.is_tls) for entry in listed)
 
