@@ -30,11 +30,11 @@ def _observed(*, has_size: bool = True, **changes: Any) -> Observed:
     record = {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": {"name": "demo-r1", "annotations": {names.ANNOTATION_TEMPLATE_HASH: "f1"}},
+        "metadata": {"name": "demo-0123456789", "annotations": {names.ANNOTATION_TEMPLATE_HASH: "f1"}},
         "revision": 1,
-        "data": {"revision": "r1", "template": {}, "facts": facts},
+        "data": {"revision": "0123456789", "template": {}, "facts": facts},
     }
-    status = {"workload": {"revision": "r1"}, "couchbase": {"provisionedDigest": goal_digest(plan.couchbase)}}
+    status = {"workload": {"revision": "0123456789"}, "couchbase": {"provisionedDigest": goal_digest(plan.couchbase)}}
     resource = {**observed.resource, "status": status}
     adopted = children.adopted(record, resource)
     return replace(observed, resource=resource, children={children.key(adopted): adopted}, **changes)

@@ -67,10 +67,10 @@ def plan_warnings(
             bool(mounts) and is_fingerprint,
             Reason.MOUNT_NOT_PINNED,
             (
-                f"spec.podTemplate.volumes ({', '.join(mounts)}): the fingerprint has their names, and what lies there can "
-                "change behind them. When it is code or a setting that shapes the KV cache, engines read each other's "
-                "chunks as their own: give each version a name of its own, or write a version into a variable of "
-                "spec.engine.env and raise it with each edit."
+                f"spec.podTemplate.volumes ({', '.join(mounts)}): the fingerprint has their names, and what lies there "
+                "can change behind them. When it is code or a setting that shapes the KV cache, engines read each "
+                "other's chunks as their own: give each version a name of its own, or write a version into a variable "
+                "of spec.engine.env and raise it with each edit."
             ),
         ),
         (

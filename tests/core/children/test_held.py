@@ -115,6 +115,15 @@ def test_a_template_that_others_changed_is_held_and_not_recorded_as_ours() -> No
     assert "ControllerRevision" not in held
 
 
+def test_a_revision_in_status_that_can_be_none_names_no_record() -> None:
+    live = _deployment()
+    del live["metadata"]["annotations"][names.ANNOTATION_TEMPLATE_REVISION]
+    resource = {**RESOURCE, "status": {**RESOURCE["status"], "workload": {"revision": "a/b"}}}
+    around = render_frame(frame(spec_of(), "ns", "demo"))
+    held = held_manifests(resource, {children.key(live): live}, around, is_rollout_refused=False)
+    assert {each["kind"] for each in held} == {"Deployment", "Service"}
+
+
 def test_nothing_is_made_where_nothing_was_in_effect() -> None:
     assert _held() == {}
 

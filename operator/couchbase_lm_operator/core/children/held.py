@@ -73,7 +73,7 @@ def facts_in_effect(resource: Manifest, children: Mapping[tuple[str, str], Manif
 def _in_effect(resource: Manifest, children: Mapping[tuple[str, str], Manifest]) -> _InEffect | None:
     """Return the template that the Deployment says it has, or, without one, that status says was in effect."""
     deployment = lost_record.deployment_of(resource, children)
-    told = str(((resource.get("status") or {}).get("workload") or {}).get("revision", ""))
+    told = lost_record.told_revision(resource)
     fields_hash, revision = lost_record.marks(deployment)
     revision = revision or told
     kept = template_pin.record_of(resource, children, revision)
@@ -85,7 +85,7 @@ def _in_effect(resource: Manifest, children: Mapping[tuple[str, str], Manifest])
         return None
     template = applied_template(deployment)
     facts = lost_record.told_facts(resource)
-    is_known = bool(fields_hash and revision == told and facts) and not has_fields_of_others(deployment)
+    is_known = bool(fields_hash and revision and revision == told and facts) and not has_fields_of_others(deployment)
     data = {"revision": revision, "template": template, "facts": facts}
     record = template_pin.new_record(resource, children, fields_hash, data) if is_known else None
     return _InEffect(fields_hash, revision if fields_hash else "", template, record)

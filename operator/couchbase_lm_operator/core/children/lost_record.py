@@ -38,11 +38,19 @@ def marks(deployment: Manifest | None) -> tuple[str, str]:
     Anybody may edit annotations, and a revision becomes part of an object's name: what cannot be one tells nothing.
     """
     annotations = ((deployment or {}).get("metadata") or {}).get("annotations") or {}
-    revision = str(annotations.get(names.ANNOTATION_TEMPLATE_REVISION, ""))
     return (
         str(annotations.get(names.ANNOTATION_TEMPLATE_HASH, "")),
-        revision if _REVISION.fullmatch(revision) else "",
+        _revision(annotations.get(names.ANNOTATION_TEMPLATE_REVISION)),
     )
+
+
+def told_revision(resource: Manifest) -> str:
+    """Return the revision that status says was in effect; "" when it tells none."""
+    return _revision(((resource.get("status") or {}).get("workload") or {}).get("revision"))
+
+
+def _revision(written: object) -> str:
+    return written if isinstance(written, str) and _REVISION.fullmatch(written) else ""
 
 
 def record_name(resource_name: str, deployment: Manifest | None) -> str:
