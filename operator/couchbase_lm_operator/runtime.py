@@ -28,6 +28,7 @@ from couchbase_lm_operator.memory import Memories
 from couchbase_lm_operator.patrol import Patrol
 from couchbase_lm_operator.reconcile import Reconciler
 from couchbase_lm_operator.removal import Remover
+from couchbase_lm_operator.tasks import end
 from couchbase_lm_operator.visits import Visits
 from couchbase_lm_operator.work_queue import Key, WorkQueue
 
@@ -43,8 +44,6 @@ logger = logging.getLogger(__name__)
 
 _DEFINITION_POLL_SECONDS = 3.0
 _HEARTBEAT_SECONDS = 5.0
-_CANCELLATIONS = 10
-_CANCEL_AGAIN_SECONDS = 1.0
 _LONGEST_PASS_SECONDS = 600.0
 _WATCHED_KINDS = ("Deployment", "Service", "ControllerRevision")
 
@@ -125,15 +124,7 @@ class Runtime:
 
     async def stop(self) -> None:
         """End all tasks and close all connections; a pass in progress is given up between two requests."""
-        pending = {task for task in self._tasks if not task.done()}
-        for _ in range(_CANCELLATIONS):
-            if not pending:
-                break
-            # again and again: a library that swallows one cancellation must not hold the process
-            for task in pending:
-                task.cancel()
-            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_SECONDS)
-        for task in pending:
+        for task in await end(self._tasks):
             logger.error("a task of the operator does not end", extra={"task": task.get_name()})
         await self._stack.aclose()
 

@@ -7,13 +7,14 @@ ended tells what came of it and decides what follows. So each resource keeps one
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from couchbase_lm_operator.core.couchbase.provisioning import wants_look_after
 from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
+from couchbase_lm_operator.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,10 +25,16 @@ if TYPE_CHECKING:
     from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
     from couchbase_lm_operator.work_queue import Key
 
+logger = logging.getLogger(__name__)
+
+_Where = tuple[str, tuple[str, ...]]
+
 PATIENCE_SECONDS = 3.0
 """How long one pass waits for its visits altogether."""
 DEADLINE_SECONDS = 45.0
 """The longest that a visit takes, whatever Couchbase does: some ten dead addresses, or the shutdown of a bucket."""
+SLOW_SECONDS = 900.0
+"""How long a cluster that nobody visits is remembered to be slow: longer than the pause between two tries."""
 FRESH_SECONDS = 15.0
 """How long what a visit saw may be acted upon."""
 
@@ -81,13 +88,21 @@ class Visit:
 
 @dataclass
 class _Place:
-    """One cluster: at most so many visits at a time. ``is_slow`` says that it kept the last one waiting."""
+    """One cluster: at most so many visits at a time. ``is_slow`` says that it kept the last one waiting.
+
+    ``visits`` are under way or wait for their turn; the last ended at ``left_at``, a time of the event loop.
+    """
 
     slots: asyncio.Semaphore
     is_slow: bool = False
+    visits: int = 0
+    left_at: float = 0.0
 
     def note_slow(self) -> None:
         self.is_slow = True
+
+    def is_over(self, now: float) -> bool:
+        return not self.visits and (not self.is_slow or now - self.left_at >= SLOW_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -101,18 +116,20 @@ class Visits:
     patient_passes: int
     wake: Callable[[Key], None]
     deadline_seconds: float = DEADLINE_SECONDS
-    _places: defaultdict[tuple[str, tuple[str, ...]], _Place] = field(init=False)
+    _places: dict[_Where, _Place] = field(init=False, default_factory=dict)
     _tasks: set[asyncio.Task[Finding]] = field(init=False, default_factory=set)
     _patient: set[object] = field(init=False, default_factory=set)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", defaultdict(lambda: _Place(asyncio.Semaphore(self.per_cluster))))
+    def __len__(self) -> int:
+        """Return how many clusters are remembered."""
+        return len(self._places)
 
     @contextmanager
     def patience(self, couchbase: CouchbaseCluster) -> Iterator[float]:
         """Give the time of the event loop up to which a pass waits: now, if it would wait for others or in vain."""
-        now, place, waiter = asyncio.get_running_loop().time(), self._place(couchbase), object()
-        if place.is_slow or place.slots.locked() or len(self._patient) >= self.patient_passes:
+        now, place, waiter = asyncio.get_running_loop().time(), self._places.get(_where(couchbase)), object()
+        is_in_vain = place is not None and (place.is_slow or place.slots.locked())
+        if is_in_vain or len(self._patient) >= self.patient_passes:
             yield now
             return
         self._patient.add(waiter)
@@ -133,13 +150,21 @@ class Visits:
 
     async def close(self) -> None:
         """Give up all visits."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in await end(self._tasks):
+            logger.error("a visit to Couchbase does not end", extra={"task": task.get_name()})
 
-    def _place(self, couchbase: CouchbaseCluster) -> _Place:
-        # Not by connection string alone: endpoints of one resource's own must not hold up others at that cluster.
-        return self._places[couchbase.goal.connection_string, couchbase.goal.management_urls]
+    @contextmanager
+    def _visiting(self, couchbase: CouchbaseCluster) -> Iterator[_Place]:
+        where, loop = _where(couchbase), asyncio.get_running_loop()
+        place = self._places.setdefault(where, _Place(asyncio.Semaphore(self.per_cluster)))
+        place.visits += 1
+        try:
+            yield place
+        finally:
+            place.visits -= 1
+            place.left_at = loop.time()
+            for each in [each for each, there in self._places.items() if there.is_over(place.left_at)]:
+                del self._places[each]
 
     def _start(
         self, couchbase: CouchbaseCluster, decision: ProvisioningDecision | None, before: BucketRecord | None
@@ -153,16 +178,17 @@ class Visits:
     async def _visit(
         self, couchbase: CouchbaseCluster, decision: ProvisioningDecision | None, before: BucketRecord | None
     ) -> Finding:
-        loop, place = asyncio.get_running_loop(), self._place(couchbase)
-        async with place.slots:
-            tells_slow = loop.call_later(PATIENCE_SECONDS, place.note_slow)
-            started = loop.time()
-            try:
-                outcome, seen = await self._talk(couchbase, decision, before)
-            finally:
-                tells_slow.cancel()
-            if loop.time() - started < PATIENCE_SECONDS:
-                place.is_slow = False
+        loop = asyncio.get_running_loop()
+        with self._visiting(couchbase) as place:
+            async with place.slots:
+                tells_slow = loop.call_later(PATIENCE_SECONDS, place.note_slow)
+                started = loop.time()
+                try:
+                    outcome, seen = await self._talk(couchbase, decision, before)
+                finally:
+                    tells_slow.cancel()
+                if loop.time() - started < PATIENCE_SECONDS:
+                    place.is_slow = False
         return Finding(outcome, seen, loop.time())
 
     async def _talk(
@@ -188,3 +214,8 @@ class Visits:
             "enough for what is asked of it. Check its load, the addresses behind spec.couchbase.connectionString and "
             "managementEndpoints, and network policies."
         )
+
+
+def _where(couchbase: CouchbaseCluster) -> _Where:
+    # Not by connection string alone: endpoints of one resource's own must not hold up others at that cluster.
+    return couchbase.goal.connection_string, couchbase.goal.management_urls

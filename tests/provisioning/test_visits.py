@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from couchbase_lm_operator import visits as visits_module
 from couchbase_lm_operator.api.reasons import Reason
 from couchbase_lm_operator.core.couchbase.provisioning import decide, record_after
 from couchbase_lm_operator.core.couchbase.provisioning_trouble import verdict_of
 from couchbase_lm_operator.core.couchbase_state import CouchbaseTrouble, Trouble
 from couchbase_lm_operator.core.verdict import Wait
 from couchbase_lm_operator.io.couchbase import http as couchbase_http
+from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
 from couchbase_lm_operator.visits import Visits
 from e2e.couchbase_emulator import Emulator
 from tests.couchbase_gate import Way, gate
@@ -21,9 +23,27 @@ from tests.provisioning.arm import arm_for
 if TYPE_CHECKING:
     import pytest
 
-    from couchbase_lm_operator.io.couchbase.cluster import CouchbaseCluster
+    from couchbase_lm_operator.core.couchbase_state import CouchbaseState
     from couchbase_lm_operator.visits import Visit
     from couchbase_lm_operator.work_queue import Key
+
+
+@dataclass(frozen=True)
+class Deaf(CouchbaseCluster):
+    """A cluster in a library that swallows so many cancellations."""
+
+    deaf_to: list[int] = field(default_factory=list)
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read(self) -> CouchbaseState | CouchbaseTrouble | None:
+        self.began.set()
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if not self.deaf_to:
+                    raise
+                self.deaf_to.pop()
 
 
 def wake(_: Key) -> None:
@@ -85,3 +105,38 @@ async def test_one_cluster_is_asked_for_so_many_resources_at_a_time_and_others_d
         assert silent.connections == 2
         await visits.close()
         assert all(each.task.cancelled() for each in waiting)
+
+
+async def test_places_that_nobody_visits_are_forgotten_and_slow_ones_only_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Emulator() as emulator, gate(way=Way.SILENT) as silent:
+        visits = Visits(2, 2, wake, deadline_seconds=0.3)
+        good, mute = arm_for(emulator).cluster, at(arm_for(emulator).cluster, silent.url)
+        for number in range(20):
+            elsewhere = at(good, *good.goal.management_urls, f"http://127.0.0.1:{number + 1}")
+            with visits.patience(elsewhere) as until:
+                assert await visits.look(elsewhere).has_ended(until)
+        assert len(visits) == 0
+        monkeypatch.setattr(visits_module, "PATIENCE_SECONDS", 0.1)
+        await visits.look(mute).task
+        await visits.look(good).task
+        assert len(visits) == 1
+        with visits.patience(mute) as until:
+            assert until <= asyncio.get_running_loop().time()  # it is remembered to be slow
+        monkeypatch.setattr(visits_module, "SLOW_SECONDS", 0.0)
+        await visits.look(good).task
+        assert len(visits) == 0
+
+
+async def test_a_visit_that_swallows_its_cancellation_holds_the_end_up_no_longer_than_it_has_to() -> None:
+    async with Emulator() as emulator:
+        cluster = arm_for(emulator).cluster
+        couchbase = Deaf(cluster.goal, cluster.admin, cluster.user, deaf_to=[1, 2])
+        visits = Visits(2, 2, wake)
+        task = visits.look(couchbase).task
+        await couchbase.began.wait()
+        async with asyncio.timeout(10):
+            await visits.close()
+        assert task.done()
+        assert couchbase.deaf_to == []
