@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -331,6 +332,30 @@ def test_whatever_a_map_says_it_is_refused_or_leads_to_places_that_can_be(data: 
         assert isinstance(node.host, str)
         assert 0 < node.port < 65_536
     assert all(isinstance(part, int) for part in found.revision)
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "message"),
+    [
+        (("nodesExt", 0, "services", "kv"), "{}", "server 0 of the bucket's map is not among"),
+        (("vBucketServerMap", "serverList", 0), "{}:1", "server 0 of the bucket's map is not among"),
+        (("nodesExt", 0, "alternateAddresses", "external", "hostname"), ["{}"], "host name that is no text"),
+        (("nodesExt", 0, "alternateAddresses", "external", "ports"), {"{}": 1}, "offers no key-value port"),
+        (("nodesExt", 0, "alternateAddresses", "external", "ports", "kv"), 70_707, "port that cannot be"),
+    ],
+)
+def test_why_a_map_is_refused_quotes_nothing_of_it(where: tuple[str | int, ...], what: Any, message: str) -> None:
+    """It gets into logs and the status."""
+    document = json.loads(json.dumps(MAP))
+    place: Any = document
+    for step in where[:-1]:
+        place = place[step]
+    place[where[-1]] = json.loads(json.dumps(what).replace("{}", "secret" * 100))
+    with pytest.raises(ProtocolError, match=message) as refusal:
+        parse_cluster_map(
+            json.dumps(document).encode(), Node("h", 1), parse_connection_string("couchbase://h?network=external")
+        )
+    assert not re.search("secret|70707", str(refusal.value))
 
 
 def test_connection_strings() -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,6 +16,7 @@ from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
 from couchbase_lm_cache.credentials import Credentials
 from couchbase_lm_cache.direct.addresses import parse_connection_string
 from couchbase_lm_cache.direct.cluster_map import Node
+from couchbase_lm_cache.direct.name_lookup import look_up
 from couchbase_lm_cache.direct.stream import ConnectionLostError, Stream
 from couchbase_lm_cache.direct.topology import Topology
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
@@ -42,8 +44,8 @@ def resolve(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], list
     return install
 
 
-def record(port: int) -> Any:
-    return (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
+def record(host: str = "127.0.0.1") -> Any:
+    return (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0))
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_a_name_server_that_keeps_silent_holds_nobody_beyond_the_deadline(
 
     def answer() -> list[Any]:
         answered.wait(SECONDS)
-        return [record(listening)]
+        return [record()]
 
     asked = resolve("slow.test", answer)
     node = Node("slow.test", listening)
@@ -103,26 +105,62 @@ def test_a_name_that_nobody_knows_is_told_at_once_and_asked_for_again(
     with pytest.raises(ConnectionLostError, match="Name or service not known"):
         Stream(Node("new.test", listening), None, began + SECONDS)
     assert time.monotonic() - began < SECONDS / 2
-    known.append(record(listening))
+    known.append(record())
     Stream(Node("new.test", listening), None, time.monotonic() + SECONDS).close()
     assert len(asked) == 2
 
 
-def test_an_address_that_does_not_answer_leaves_time_for_the_others(
-    resolve: Callable[..., list[str]], tarpit: int, listening: int
+def test_a_name_is_looked_up_once_for_all_its_ports(resolve: Callable[..., list[str]], listening: int) -> None:
+    answered = threading.Event()
+
+    def answer() -> list[Any]:
+        answered.wait(SECONDS)
+        return [record()]
+
+    asked = resolve("ports.test", answer)
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(2) as pool:
+        ports = [listening, other.getsockname()[1]]
+        deadline = time.monotonic() + SECONDS
+        answers = [pool.submit(look_up, "ports.test", port, deadline) for port in ports]
+        threading.Timer(0.2, answered.set).start()
+        assert [[address.place for address in found.result()] for found in answers] == [
+            [("127.0.0.1", port)] for port in ports
+        ]
+    assert asked == ["ports.test"]
+
+
+def test_a_name_that_no_thread_could_be_had_for_is_looked_up_the_next_time(
+    resolve: Callable[..., list[str]], listening: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resolve("many.test", lambda: [record(tarpit), record(tarpit), record(listening)])
-    began = time.monotonic()
-    stream = Stream(Node("many.test", 11210), None, began + 3.0)
-    assert 1.0 < time.monotonic() - began < 3.0
-    stream.close()
+    resolve("threads.test", lambda: [record()])
+    node = Node("threads.test", listening)
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(ConnectionLostError, match="no thread could be started"):
+            Stream(node, None, time.monotonic() + SECONDS)
+    Stream(node, None, time.monotonic() + SECONDS).close()
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_others(
+    resolve: Callable[..., list[str]], tarpit: int
+) -> None:
+    resolve("many.test", lambda: [record(), record(), record("127.0.0.2")])
+    with socket.create_server(("127.0.0.2", tarpit)):
+        began = time.monotonic()
+        stream = Stream(Node("many.test", tarpit), None, began + 3.0)
+        assert 1.0 < time.monotonic() - began < 3.0
+        stream.close()
 
 
 def test_all_addresses_together_take_no_longer_than_one(resolve: Callable[..., list[str]], tarpit: int) -> None:
-    resolve("many.test", lambda: [record(tarpit)] * 5)
+    resolve("many.test", lambda: [record()] * 5)
     began = time.monotonic()
     with pytest.raises(ConnectionLostError, match="no answer"):
-        Stream(Node("many.test", 11210), None, began + 0.5)
+        Stream(Node("many.test", tarpit), None, began + 0.5)
     assert time.monotonic() - began < 1.5
 
 

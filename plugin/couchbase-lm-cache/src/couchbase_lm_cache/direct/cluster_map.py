@@ -59,16 +59,20 @@ def parse_cluster_map(content: bytes, told_by: Node, address: ConnectionAddress)
         address: decides about TLS ports and alternate addresses.
 
     Raises:
-        ProtocolError: it is no configuration of a Couchbase bucket that can be used.
+        ProtocolError: it is no configuration of a Couchbase bucket that can be used. The message quotes nothing
+            of it: it reaches logs and the status, and a peer may have put anything there.
     """
     try:
         document = json.loads(content)
         servers = document["vBucketServerMap"]
         table = [row[0] for row in servers["vBucketMap"]]
         listed = _listed_nodes(document["nodesExt"], told_by)
-        internal = [_find(listed, server, told_by) for server in servers["serverList"]]
+        internal = [_find(listed, servers["serverList"], index, told_by) for index in range(len(servers["serverList"]))]
         external = _is_external(listed, told_by, address)
-        usable = [_node(entry, told_by, external=external, tls=address.uses_tls) for entry in internal]
+        usable = [
+            _node(entry, index, told_by, external=external, tls=address.uses_tls)
+            for index, entry in enumerate(internal)
+        ]
         revision = (int(document.get("revEpoch", 0)), int(document["rev"]))
         owners = tuple(usable[index] if index >= 0 else None for index in table)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -82,12 +86,12 @@ def _listed_nodes(listed: list[dict[str, Any]], told_by: Node) -> list[dict[str,
     return [{**entry, "hostname": entry.get("hostname", told_by.host).strip("[]")} for entry in listed]
 
 
-def _find(listed: list[dict[str, Any]], server: str, told_by: Node) -> dict[str, Any]:
-    host, _, port = server.replace("$HOST", told_by.host).rpartition(":")
+def _find(listed: list[dict[str, Any]], servers: list[str], index: int, told_by: Node) -> dict[str, Any]:
+    host, _, port = servers[index].replace("$HOST", told_by.host).rpartition(":")
     for entry in listed:
         if entry["hostname"] == host.strip("[]") and entry["services"].get("kv") == int(port):
             return entry
-    raise ProtocolError(f"the bucket's map names {server}, which is not among the cluster's nodes")
+    raise ProtocolError(f"server {index} of the bucket's map is not among the cluster's nodes")
 
 
 def _is_external(listed: list[dict[str, Any]], told_by: Node, address: ConnectionAddress) -> bool:
@@ -100,14 +104,16 @@ def _is_external(listed: list[dict[str, Any]], told_by: Node, address: Connectio
     return bool(alternates) and all(alternates)
 
 
-def _node(entry: dict[str, Any], told_by: Node, *, external: bool, tls: bool) -> Node:
+def _node(entry: dict[str, Any], index: int, told_by: Node, *, external: bool, tls: bool) -> Node:
     services, host, service = entry["services"], entry["hostname"], "kvSSL" if tls else "kv"
     if external:
         alternate = entry["alternateAddresses"]["external"]
         host, services = alternate["hostname"], alternate.get("ports") or services
     if service not in services:
-        raise ProtocolError(f"node {host} offers no {'encrypted ' if tls else ''}key-value port")
+        raise ProtocolError(f"server {index} of the bucket's map offers no {'encrypted ' if tls else ''}key-value port")
     port = int(services[service])
-    if not isinstance(host, str) or not 0 < port <= _MAX_PORT:
-        raise ProtocolError(f"node {host} has the key-value port {port}, which cannot be")
+    if not isinstance(host, str):
+        raise ProtocolError(f"server {index} of the bucket's map has a host name that is no text")
+    if not 0 < port <= _MAX_PORT:
+        raise ProtocolError(f"server {index} of the bucket's map has a key-value port that cannot be")
     return Node(host or told_by.host, port)

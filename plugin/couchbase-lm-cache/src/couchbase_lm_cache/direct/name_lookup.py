@@ -7,6 +7,7 @@ so that their number stays that of the names.
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -22,7 +23,7 @@ class Address(NamedTuple):
 
 
 _lock = threading.Lock()
-_under_way: dict[tuple[str, int], futures.Future[list[Address]]] = {}
+_under_way: dict[str, futures.Future[list[Address]]] = {}
 
 
 def look_up(host: str, port: int, deadline: float) -> list[Address]:
@@ -34,7 +35,8 @@ def look_up(host: str, port: int, deadline: float) -> list[Address]:
         deadline: moment on the monotonic clock at which nothing more is waited for.
 
     Raises:
-        OSError: there is none (``gaierror``), or none was found in time (``TimeoutError``).
+        OSError: there is none (``gaierror``), none was found in time (``TimeoutError``), or the system has no
+            thread left to look for one.
         ValueError: ``host`` can be no name.
         OverflowError: ``port`` can be no port.
     """
@@ -42,31 +44,39 @@ def look_up(host: str, port: int, deadline: float) -> list[Address]:
         return _ask(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass  # a name then
-    name = (host, port)
     with _lock:
-        answer = _under_way.get(name)
-        if answer is None:
-            answer = _under_way[name] = futures.Future()
-            threading.Thread(target=_find, args=(name, answer), name="couchbase-lm-names", daemon=True).start()
+        answer = _under_way.get(host) or _start(host)
     if not futures.wait([answer], max(0.0, deadline - time.monotonic())).done:
         raise TimeoutError
-    return answer.result()
+    return [Address(family, (place[0], port, *place[2:])) for family, place in answer.result()]
 
 
-def _find(name: tuple[str, int], answer: futures.Future[list[Address]]) -> None:
+def _start(host: str) -> futures.Future[list[Address]]:
+    """Look for a name in a thread of its own; the lock is held."""
+    answer: futures.Future[list[Address]] = futures.Future()
     try:
-        found = _ask(*name)
+        threading.Thread(target=_find, args=(host, answer), name="couchbase-lm-names", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, "no thread could be started to look its name up") from error
+    # Only now: nobody must wait for an answer that no thread is to give.
+    _under_way[host] = answer
+    return answer
+
+
+def _find(host: str, answer: futures.Future[list[Address]]) -> None:
+    try:
+        found = _ask(host, 0)
     except BaseException as error:  # noqa: BLE001  # it belongs to those who wait for the answer
-        _forget(name)
+        _forget(host)
         answer.set_exception(error)
     else:
-        _forget(name)
+        _forget(host)
         answer.set_result(found)
 
 
-def _forget(name: tuple[str, int]) -> None:
+def _forget(host: str) -> None:
     with _lock:
-        _under_way.pop(name, None)
+        _under_way.pop(host, None)
 
 
 def _ask(host: str, port: int, flags: int = 0) -> list[Address]:
