@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from couchbase_lm_operator.api.v1alpha1 import LMCacheCouchbaseSpec
+from couchbase_lm_operator.core.couchbase import bucket_record
 from couchbase_lm_operator.core.couchbase.couchbase_goal import couchbase_goal
 from couchbase_lm_operator.core.observed import Missing, SecretValue, Unread
 from couchbase_lm_operator.core.verdict import Proceed
@@ -63,7 +64,9 @@ class Remover:
         try:
             whole = LMCacheCouchbaseSpec.model_validate(resource.get("spec") or {})
         except ValidationError:
-            return None  # a spec that never could be used made nothing
+            # an earlier one was used: another CRD may have let this one pass
+            is_recorded = bucket_record.from_status((resource.get("status") or {}).get("couchbase") or {}) is not None
+            return Remains("the specification cannot be used, so where is not known.", 0.0) if is_recorded else None
         spec = whole.couchbase
         if spec.resolved_provisioning != "RestAPI":
             return None

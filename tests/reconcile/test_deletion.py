@@ -117,6 +117,18 @@ async def test_delete_removes_a_bucket_that_was_just_being_created(world: World)
     assert not await world.has_bucket(bucket)
 
 
+async def test_delete_removes_what_was_made_before_the_spec_became_unusable(world: World) -> None:
+    async with world.operator():
+        await world.serve(couchbase__bucket={"reclaimPolicy": "Delete"})
+        made = (await world.status())["couchbase"]
+        await world.edit(spec={"engine": {"startupTimeout": "8d"}})
+        await world.until_condition("Stalled", "True", "InvalidSpec")
+        await world.delete(names.KIND, "demo")
+        await until(lambda: _is_gone(world))
+        assert not await world.has_bucket(made["bucket"]["name"])
+        assert not await world.has_user(made["user"])
+
+
 async def test_changing_the_policy_back_to_retain_removes_the_finalizer(world: World) -> None:
     async with world.operator():
         await world.serve(couchbase__bucket={"reclaimPolicy": "Delete"})

@@ -84,3 +84,20 @@ async def test_beside_a_spec_that_cannot_be_used_a_new_operator_does_not_know_th
 async def test_no_name_leads_to_another_path(cluster: Cluster, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of an object"):
         await cluster.get("Secret", "default", name)
+
+
+@pytest.mark.usefixtures("_crd_without_patterns")
+async def test_what_cannot_be_removed_any_more_is_told(world: World) -> None:
+    async with world.operator():
+        await world.serve(couchbase__bucket={"reclaimPolicy": "Delete"})
+        await world.edit(spec={"couchbase": {"adminSecretRef": {"name": "a/b"}}})
+        await world.until_condition("Ready", "False", "InvalidSpec")
+        await world.delete(names.KIND, "demo")
+
+        async def is_gone() -> bool:
+            return await world.cluster.get(names.KIND, world.namespace, "demo") is None
+
+        await until(is_gone)
+        events, _ = await world.cluster.objects("Event", world.namespace)
+        (told,) = [each["message"] for each in events if each["reason"] == "RemovalAbandoned"]
+        assert "specification" in told
