@@ -7,11 +7,11 @@ the connection goes to the address that was judged, so that a name cannot change
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from couchbase_lm_operator.io.name_lookup import looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,10 +72,13 @@ async def guard_for(api_servers: Iterable[Address]) -> AddressGuard:
 
 async def resolved(target: Address) -> tuple[IPAddress, ...]:
     """Return the IP addresses of ``target`` in the order of preference; raises UnresolvedError."""
-    loop = asyncio.get_running_loop()
     try:
-        infos = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as error:
+        # waits for no thread; the zone goes, as an address with one equals no other
+        return (ipaddress.ip_address(target.host.partition("%")[0] if ":" in target.host else target.host),)
+    except ValueError:
+        pass
+    try:
+        found = await looked_up(target.host)
+    except (OSError, ValueError) as error:
         raise UnresolvedError(f"The host name {target.host} cannot be resolved: check its spelling and DNS.") from error
-    found = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in infos)
     return tuple(ipaddress.ip_address(address) for address in found)
