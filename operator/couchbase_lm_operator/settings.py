@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     allow_host_path: bool = Field(default=False, description="Whether pod templates may use hostPath volumes.")
     workers: int = Field(default=4, ge=1, le=64, description="Passes that run at the same time.")
     provisioning_per_cluster: int = Field(
-        default=2, ge=1, le=16, description="Passes that talk to the same Couchbase cluster at the same time."
+        default=2, ge=1, le=16, description="Visits to the same Couchbase cluster at the same time."
     )
     http_host: str = Field(default="0.0.0.0", description="Address of /healthz and /metrics.")  # noqa: S104 - a pod
     http_port: int = Field(default=8080, ge=0, le=65535, description="Port of /healthz and /metrics; 0 picks one.")

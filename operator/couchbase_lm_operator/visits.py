@@ -109,7 +109,8 @@ class _Place:
 class Visits:
     """Starts visits, ``per_cluster`` at most to the same Couchbase; ``wake`` asks for a pass over a resource.
 
-    ``patient_passes`` is how many passes may wait for visits at the same time: less than there are workers.
+    ``patient_passes`` is how many passes may wait for visits at the same time, at least one: only when there are more
+    workers than that do others go on meanwhile.
     """
 
     per_cluster: int
@@ -120,7 +121,8 @@ class Visits:
     _tasks: set[asyncio.Task[Finding]] = field(init=False, default_factory=set)
     _patient: set[object] = field(init=False, default_factory=set)
 
-    def __len__(self) -> int:
+    @property
+    def place_count(self) -> int:
         """Return how many clusters are remembered."""
         return len(self._places)
 

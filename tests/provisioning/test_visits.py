@@ -117,16 +117,16 @@ async def test_places_that_nobody_visits_are_forgotten_and_slow_ones_only_after_
             elsewhere = at(good, *good.goal.management_urls, f"http://127.0.0.1:{number + 1}")
             with visits.patience(elsewhere) as until:
                 assert await visits.look(elsewhere).has_ended(until)
-        assert len(visits) == 0
+        assert visits.place_count == 0
         monkeypatch.setattr(visits_module, "PATIENCE_SECONDS", 0.1)
         await visits.look(mute).task
         await visits.look(good).task
-        assert len(visits) == 1
+        assert visits.place_count == 1
         with visits.patience(mute) as until:
             assert until <= asyncio.get_running_loop().time()  # it is remembered to be slow
         monkeypatch.setattr(visits_module, "SLOW_SECONDS", 0.0)
         await visits.look(good).task
-        assert len(visits) == 0
+        assert visits.place_count == 0
 
 
 async def test_a_visit_that_swallows_its_cancellation_holds_the_end_up_no_longer_than_it_has_to() -> None:

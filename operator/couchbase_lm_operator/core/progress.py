@@ -32,7 +32,7 @@ class Provisioned:
 
     @property
     def is_done(self) -> bool:
-        """Say whether everything was proven in this pass."""
+        """Say whether everything was proven, in this pass or in an earlier one that asked the same."""
         return self.stage is Stage.DONE and isinstance(self.verdict, Proceed)
 
 
@@ -51,7 +51,8 @@ HEALTHY = CacheHealth(is_healthy=True, detail="The engines' user reaches its col
 class Progress:
     """One pass. ``plan`` is None when the checks refused or must wait; ``pin`` when nothing was rendered.
 
-    ``verdict`` is that of checks and workload arm together. ``provisioned`` is None when the arm did not run.
+    ``verdict`` is that of checks and workload arm together. ``provisioned`` is None when the arm did not run,
+    and while nothing has come back yet of what it asks.
     ``goal`` is what it worked for, or was to: that of the plan, or without one what is repaired meanwhile.
     ``url`` is that of the Service as it is, "" when there is none of ours, None when it was not looked at.
     """
