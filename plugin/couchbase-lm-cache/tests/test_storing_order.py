@@ -37,21 +37,27 @@ class Documents:
         self._asked.add((operation, key))
         return self._put_off if is_first else None
 
-    def read(self, keys: Sequence[str], _timeout_seconds: float) -> list[Document]:
+    def read(self, keys: Sequence[str], _timeout_seconds: float, *, is_patient: bool) -> list[Document]:
+        assert not is_patient, "a thread of the stores waits"
         return [Document(self._first("read", key) or Outcome.MISSING) for key in keys]
 
-    def remove(self, keys: Sequence[str], _timeout_seconds: float) -> list[Outcome]:
+    def remove(self, keys: Sequence[str], _timeout_seconds: float, *, is_patient: bool) -> list[Outcome]:
+        assert not is_patient
         return [Outcome.MISSING] * len(keys)
 
-    def write(self, writes: Sequence[ShardWrite], _ttl_seconds: int, _timeout_seconds: float) -> list[Outcome]:
+    def write(
+        self, writes: Sequence[ShardWrite], _ttl_seconds: int, _timeout_seconds: float, *, is_patient: bool
+    ) -> list[Outcome]:
+        assert not is_patient
         return [
             self._first("write", write.key) or (Outcome.REFUSED if self.refused in write.key else Outcome.OK)
             for write in writes
         ]
 
     def write_json(
-        self, documents: Sequence[tuple[str, bytes]], _ttl_seconds: int, _timeout_seconds: float
+        self, documents: Sequence[tuple[str, bytes]], _ttl_seconds: int, _timeout_seconds: float, *, is_patient: bool
     ) -> list[Outcome]:
+        assert not is_patient
         outcomes = [self._first("write", key) or Outcome.OK for key, _ in documents]
         written = zip(documents, outcomes, strict=True)
         self.manifests += [key for (key, _), outcome in written if outcome is Outcome.OK]

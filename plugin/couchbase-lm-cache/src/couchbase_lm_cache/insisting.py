@@ -29,18 +29,33 @@ _UNREACHABLE_PATIENCE_SECONDS = 2.0
 _PUT_OFF = (Outcome.BUSY, Outcome.CONGESTED, Outcome.LATE)
 
 
+class Patience:
+    """How long something waits for nodes that cannot be reached: two seconds, over all its steps together."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    def lasts(self, began: float) -> bool:
+        """Say whether there is some left, once a node was not reached by a call that began at ``began``."""
+        if self._began is None:
+            self._began = began
+        return time.monotonic() - self._began < _UNREACHABLE_PATIENCE_SECONDS
+
+
 class Insistence(Generic[_Item]):
     """One step for several items, until each has an outcome that repetition does not change.
 
     What Couchbase puts off, or is too slow for, is tried until the task's deadline, and is then REVOKED. A
-    node that cannot be reached is given up after two seconds, and one that does not answer while others do
-    at once.
+    node that cannot be reached is given up when the patience of the item ends, and one that does not answer
+    while others do at once.
 
     Args:
         task: on whose behalf.
-        attempt: makes the call for the items that are left.
+        attempt: makes the call for the items that are left; must not itself wait for what is put off.
         conclude: receives items with their final outcomes; each item once, in as many calls as it takes.
-        connection: gives the transport and learns from outcomes.
+        patience_of: gives the patience of an item.
+        note: learns from the outcomes of a call that began at the given moment.
+        connection: gives the transport.
         workers: threads that make the calls.
         tallies: counts repetitions.
     """
@@ -51,6 +66,8 @@ class Insistence(Generic[_Item]):
         attempt: Callable[[Transport, Sequence[_Item]], Sequence[Outcome]],
         conclude: Callable[[Sequence[tuple[_Item, Outcome]]], None],
         *,
+        patience_of: Callable[[_Item], Patience],
+        note: Callable[[Sequence[Outcome], float], None],
         connection: Connection,
         workers: WorkerPool,
         tallies: Tallies,
@@ -58,11 +75,12 @@ class Insistence(Generic[_Item]):
         self._task = task
         self._attempt = attempt
         self._conclude = conclude
+        self._patience_of = patience_of
+        self._note = note
         self._connection = connection
         self._workers = workers
         self._tallies = tallies
         self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._unreachable_since: float | None = None
 
     def run(self, items: Sequence[_Item]) -> None:
         """Make one attempt on this thread, and come back later for what is left."""
@@ -77,13 +95,19 @@ class Insistence(Generic[_Item]):
             return
         began = time.monotonic()
         answers = self._attempt(transport, items)
-        self._connection.note_write(answers, began)
+        self._note(answers, began)
         self._sort(list(zip(items, answers, strict=True)), began)
 
     def _sort(self, told: Sequence[tuple[_Item, Outcome]], began: float) -> None:
-        repeated = self._worth_repeating([outcome for _, outcome in told], began)
-        left = [item for item, outcome in told if outcome in repeated]
-        final = [(item, outcome) for item, outcome in told if outcome not in repeated]
+        # Where some nodes answer and others do not, a timeout has cost a thread its time, and would again.
+        put_off = _PUT_OFF if self._connection.is_partial else (*_PUT_OFF, Outcome.TIMEOUT)
+        left: list[_Item] = []
+        final: list[tuple[_Item, Outcome]] = []
+        for item, outcome in told:
+            if outcome in put_off or (outcome is Outcome.UNREACHABLE and self._patience_of(item).lasts(began)):
+                left.append(item)
+            else:
+                final.append((item, outcome))
         if left:
             self._tallies.count("store_retries")
             # Different lengths keep servers that were refused together from coming back together.
@@ -93,14 +117,3 @@ class Insistence(Generic[_Item]):
             self._workers.put_off(self._task, lambda: self.run(left), pause)
         if final:
             self._conclude(final)
-
-    def _worth_repeating(self, outcomes: Sequence[Outcome], began: float) -> tuple[Outcome, ...]:
-        if Outcome.UNREACHABLE not in outcomes:
-            self._unreachable_since = None
-        else:
-            self._unreachable_since = self._unreachable_since or began
-        # Where some nodes answer and others do not, a timeout has cost a thread its time, and would again.
-        worth = _PUT_OFF if self._connection.is_partial else (*_PUT_OFF, Outcome.TIMEOUT)
-        since = self._unreachable_since
-        is_patient = since is not None and time.monotonic() - since < _UNREACHABLE_PATIENCE_SECONDS
-        return (*worth, Outcome.UNREACHABLE) if is_patient else worth

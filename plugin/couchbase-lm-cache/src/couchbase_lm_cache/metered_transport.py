@@ -38,9 +38,11 @@ class MeteredTransport:
         """Why it is not the one that was wished for."""
         return self._inner.notice
 
-    def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
+    def read(self, keys: Sequence[str], timeout_seconds: float, *, is_patient: bool = True) -> list[Document]:
         """Read whole documents."""
-        documents = self._timed("read", lambda: self._inner.read(keys, timeout_seconds), _outcomes_of_documents)
+        documents = self._timed(
+            "read", lambda: self._inner.read(keys, timeout_seconds, is_patient=is_patient), _outcomes_of_documents
+        )
         self._metrics.received(sum(len(document.content) for document in documents))
         return documents
 
@@ -50,18 +52,29 @@ class MeteredTransport:
         self._metrics.received(_bytes_of(reads, outcomes))
         return outcomes
 
-    def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+    def write(
+        self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Write binary documents from L1 memory."""
-        outcomes = self._timed("write", lambda: self._inner.write(writes, ttl_seconds, timeout_seconds), list)
+        outcomes = self._timed(
+            "write", lambda: self._inner.write(writes, ttl_seconds, timeout_seconds, is_patient=is_patient), list
+        )
         self._metrics.sent(_bytes_of(writes, outcomes))
         return outcomes
 
     def write_json(
-        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+        self,
+        documents: Sequence[tuple[str, bytes]],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        *,
+        is_patient: bool = True,
     ) -> list[Outcome]:
         """Write JSON documents."""
         outcomes = self._timed(
-            "write_json", lambda: self._inner.write_json(documents, ttl_seconds, timeout_seconds), list
+            "write_json",
+            lambda: self._inner.write_json(documents, ttl_seconds, timeout_seconds, is_patient=is_patient),
+            list,
         )
         written = zip(documents, outcomes, strict=True)
         self._metrics.sent(sum(len(content) for (_, content), outcome in written if outcome is Outcome.OK))
@@ -70,6 +83,10 @@ class MeteredTransport:
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""
         return self._timed("exists", lambda: self._inner.exists(keys, timeout_seconds), list)
+
+    def probe(self, timeout_seconds: float) -> list[Outcome]:
+        """Ask every data node."""
+        return self._timed("probe", lambda: self._inner.probe(timeout_seconds), list)
 
     def age(self, key: str, timeout_seconds: float) -> Age:
         """Read a document together with the time it has left."""
@@ -81,9 +98,13 @@ class MeteredTransport:
         """Give documents a new lifetime."""
         return self._timed("touch", lambda: self._inner.touch(keys, ttl_seconds, timeout_seconds), list)
 
-    def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
+    def remove(
+        self, keys: Sequence[str], timeout_seconds: float, cas: int = 0, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Remove documents; with ``cas``, only the version that was read."""
-        return self._timed("remove", lambda: self._inner.remove(keys, timeout_seconds, cas), list)
+        return self._timed(
+            "remove", lambda: self._inner.remove(keys, timeout_seconds, cas, is_patient=is_patient), list
+        )
 
     def close(self) -> None:
         """Disconnect."""

@@ -12,6 +12,7 @@ from couchbase.exceptions import (
     BucketNotFoundException,
     CasMismatchException,
     CouchbaseException,
+    DocumentLockedException,
     DocumentNotFoundException,
     RequestCanceledException,
     TemporaryFailException,
@@ -22,8 +23,10 @@ from couchbase_lm_cache import connect_reasons
 from couchbase_lm_cache.transport import Outcome
 
 _TIMEOUTS = (AmbiguousTimeoutException, UnAmbiguousTimeoutException)
-_BUSY = (TemporaryFailException, RequestCanceledException)
+_TEMPORARY = (TemporaryFailException, DocumentLockedException)
+_BUSY = (*_TEMPORARY, RequestCanceledException)
 _NO_SUCH_COLLECTION = "collection_outdated"
+_DURABLE_WRITE = "sync_write_in_progress"
 
 
 def outcome_of(error: Exception) -> Outcome:
@@ -37,13 +40,19 @@ def outcome_of(error: Exception) -> Outcome:
     if isinstance(error, AuthenticationException):
         return Outcome.DENIED
     if isinstance(error, _TIMEOUTS):
-        return Outcome.DENIED if _NO_SUCH_COLLECTION in _retry_reasons(error) else Outcome.TIMEOUT
+        return _outcome_of_timeout(_retry_reasons(error))
     return Outcome.REFUSED
 
 
+def _outcome_of_timeout(retry_reasons: str) -> Outcome:
+    if _NO_SUCH_COLLECTION in retry_reasons:
+        return Outcome.DENIED
+    return Outcome.BUSY if _DURABLE_WRITE in retry_reasons else Outcome.TIMEOUT
+
+
 def is_temporary(result: object) -> bool:
-    """Say whether the server asks to try again in a moment: it is out of memory, or busy with that document."""
-    return isinstance(result, TemporaryFailException)
+    """Say whether the server asks to try again in a moment: it is short of memory, or has locked that document."""
+    return isinstance(result, _TEMPORARY)
 
 
 def why_not_connected(error: Exception, *, bucket: str, uses_tls: bool) -> str:

@@ -35,9 +35,11 @@ from couchbase.transcoder import Transcoder
 from couchbase_lm_cache import connect_reasons
 from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS, is_json
 from couchbase_lm_cache.errors import BufferRevokedError, ConnectError
+from couchbase_lm_cache.pauses import Pauses
 from couchbase_lm_cache.sdk_errors import is_temporary, outcome_of, why_not_connected
+from couchbase_lm_cache.sdk_limits import ShortLimit
 from couchbase_lm_cache.sharding import checksum
-from couchbase_lm_cache.transport import PROBE_KEYS, Age, Document, Outcome, ShardRead, ShardWrite
+from couchbase_lm_cache.transport import PROBE_KEYS, Age, Document, Outcome, ShardRead, ShardWrite, probe_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
 _CLUSTERS = 2
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
+_PROBE_KEYS = tuple(map(probe_key, range(256)))
+"""Of 16 nodes with equal shares, none is missed in all but one of a million clusters."""
 
 
 class SdkTransport:
@@ -64,14 +67,16 @@ class SdkTransport:
         self._clusters = list(clusters)
         self._turns = itertools.cycle(collections)
         self._closed = threading.Event()
+        self._short_limit = ShortLimit()
         self.notice = ""
 
-    def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
+    def read(self, keys: Sequence[str], timeout_seconds: float, *, is_patient: bool = True) -> list[Document]:
         """Read whole documents."""
         results = self._repeat(
             lambda collection, left, limit: collection.get_multi(left, GetMultiOptions(timeout=limit, transcoder=_RAW)),
             keys,
             timeout_seconds,
+            is_patient=is_patient,
         )
         return [_document(results[key]) for key in keys]
 
@@ -80,22 +85,29 @@ class SdkTransport:
         documents = self.read([read.key for read in reads], timeout_seconds)
         return [_land(read, document) for read, document in zip(reads, documents, strict=True)]
 
-    def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+    def write(
+        self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Copy each part out of L1 memory and write the copies."""
         try:
             values = {write.key: (write.buffer.copy(write.start, write.end), BINARY_FLAGS) for write in writes}
         except BufferRevokedError:
             return [Outcome.REVOKED] * len(writes)
-        outcomes = self._upsert(values, ttl_seconds, timeout_seconds)
-        return [outcomes[write.key] for write in writes]
+        results = self._upsert(values, ttl_seconds, timeout_seconds, is_patient=is_patient)
+        return [_written(results[write.key]) for write in writes]
 
     def write_json(
-        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+        self,
+        documents: Sequence[tuple[str, bytes]],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        *,
+        is_patient: bool = True,
     ) -> list[Outcome]:
         """Write JSON documents."""
         values = {key: (content, JSON_FLAGS) for key, content in documents}
-        outcomes = self._upsert(values, ttl_seconds, timeout_seconds)
-        return [outcomes[key] for key, _ in documents]
+        results = self._upsert(values, ttl_seconds, timeout_seconds, is_patient=is_patient)
+        return [_written(results[key]) for key, _ in documents]
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""
@@ -105,6 +117,10 @@ class SdkTransport:
             timeout_seconds,
         )
         return [_presence(results[key]) for key in keys]
+
+    def probe(self, timeout_seconds: float) -> list[Outcome]:
+        """Ask for so many documents that every data node is met: the SDK does not tell where they are."""
+        return self.exists(_PROBE_KEYS, timeout_seconds)
 
     def age(self, key: str, timeout_seconds: float) -> Age:
         """Read a document together with the time it has left."""
@@ -126,13 +142,16 @@ class SdkTransport:
         )
         return [_written(results[key]) for key in keys]
 
-    def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
+    def remove(
+        self, keys: Sequence[str], timeout_seconds: float, cas: int = 0, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Remove documents; with ``cas``, only the version that was read."""
         version = {"cas": cas} if cas else {}
         results = self._repeat(
             lambda collection, left, limit: collection.remove_multi(left, RemoveMultiOptions(timeout=limit, **version)),
             keys,
             timeout_seconds,
+            is_patient=is_patient,
         )
         return [_written(results[key]) for key in keys]
 
@@ -147,32 +166,46 @@ class SdkTransport:
             cluster.close()
 
     def _upsert(
-        self, values: dict[str, tuple[bytes, int]], ttl_seconds: int, timeout_seconds: float
-    ) -> dict[str, Outcome]:
-        options = UpsertMultiOptions(timeout=_timeout(timeout_seconds), transcoder=_RAW, expiry=_expiry(ttl_seconds))
-        results = self._call(lambda collection: collection.upsert_multi(values, options), list(values))
-        return {key: _written(results[key]) for key in values}
+        self, values: dict[str, tuple[bytes, int]], ttl_seconds: int, timeout_seconds: float, *, is_patient: bool
+    ) -> dict[str, Any]:
+        lifetime = _expiry(ttl_seconds)
+        return self._repeat(
+            lambda collection, left, limit: collection.upsert_multi(
+                {key: values[key] for key in left},
+                UpsertMultiOptions(timeout=limit, transcoder=_RAW, expiry=lifetime),
+            ),
+            list(values),
+            timeout_seconds,
+            is_patient=is_patient,
+        )
 
     def _repeat(
         self,
         operation: Callable[[Collection, list[str], timedelta], Any],
         keys: Sequence[str],
         timeout_seconds: float,
+        *,
+        is_patient: bool = True,
     ) -> dict[str, Any]:
         """Call for ``keys``, and again for those that the server wants to be asked for later, until time is up.
 
-        Writes have no part in this: whoever makes them tries again without a thread that waits.
+        A caller that is not patient gets the results of the first call, which is short while servers refuse.
         """
+        if not is_patient:
+            limit_seconds, asked = self._short_limit.of(timeout_seconds), _unique(keys)
+            results = self._call(lambda collection: operation(collection, asked, _timeout(limit_seconds)), asked)
+            self._short_limit.learn(limit_seconds, [_written(result) for result in results.values()])
+            return results
         deadline = time.monotonic() + timeout_seconds
-        results: dict[str, Any] = {}
-        left, pause = _unique(keys), _FIRST_PAUSE_SECONDS
+        pauses = Pauses(deadline, self._closed)
+        results = {}
+        left = _unique(keys)
         while left:
             asked, limit = left, _timeout(deadline - time.monotonic())
             results |= self._call(lambda collection: operation(collection, asked, limit), asked)  # noqa: B023 - at once
             left = [key for key in asked if is_temporary(results[key])]
-            if left and (time.monotonic() + pause >= deadline or self._closed.wait(pause)):
+            if left and not pauses.wait():
                 break
-            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
         return results
 
     def _call(self, operation: Callable[[Collection], Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from couchbase_lm_cache.batching import batches, grouped
 from couchbase_lm_cache.complaints import Complaints
 from couchbase_lm_cache.errors import BufferRevokedError, ManifestError
-from couchbase_lm_cache.insisting import Insistence
+from couchbase_lm_cache.insisting import Insistence, Patience
 from couchbase_lm_cache.keys import shard_key
 from couchbase_lm_cache.sharding import Manifest, ShardRange, checksum, parse_manifest, split
 from couchbase_lm_cache.tasks import Countdown
@@ -40,6 +39,8 @@ _Item = TypeVar("_Item")
 
 logger = logging.getLogger(__name__)
 
+_NOTHING = Document(Outcome.MISSING)
+_UNKNOWN = (Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.REVOKED)
 _WHY_NOT_STORED = {
     Outcome.REVOKED: "its deadline came first; Couchbase is too slow or out of memory for what is computed",
     Outcome.REFUSED: "the server refused it for good; is shard_size_bytes above the limit of the server?",
@@ -59,6 +60,8 @@ class ObjectStore:
         shards: the documents it is cut into.
         sums: their checksums, empty where not known yet.
         is_whole: it is one document of its own, without manifest.
+        present: what was found at its key.
+        patience: for nodes that cannot be reached.
     """
 
     key: str
@@ -69,6 +72,8 @@ class ObjectStore:
     shards: Sequence[ShardRange] = ()
     sums: list[str] = field(default_factory=list)
     is_whole: bool = False
+    present: Document = _NOTHING
+    patience: Patience = field(default_factory=Patience)
     pending_parts: int = 0
     failure: Outcome | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -107,58 +112,62 @@ class Storer:
             self._workers.submit(task, partial(self._begin, task, batch, settle))
 
     def _begin(self, task: Task[object], batch: Sequence[ObjectStore], settle: Countdown) -> None:
-        """Cut the objects, and look at what is at their keys."""
-        transport = self._connection.transport()
-        if transport is None:
-            self._give_up(batch, Outcome.TIMEOUT, settle)
-            return
+        """Cut the objects, and look at what is at the keys of those that must not just be overwritten."""
         for store in batch:
             store.shards = split(store.buffer.size_bytes, self._settings.shard_size_bytes)
             store.sums = [""] * len(store.shards)
             store.is_whole = not self._settings.verifies_content and len(store.shards) <= 1
         replacing = [store for store in batch if not store.is_whole]
-        present, waiting = [], []
-        for store, found in zip(replacing, self._read_present(task, replacing, transport), strict=True):
-            if found.outcome is Outcome.CONGESTED and task.has_another_turn:
-                waiting.append(store)
-            else:
-                present.append((store, found))
-        if waiting:
-            self._workers.submit(task, partial(self._begin, task, waiting, settle))
-        alike = [(store, found) for store, found in present if self._may_be_the_same(found)]
-        for group in grouped(alike, lambda pair: pair[0].buffer.size_bytes):
-            self._workers.submit(task, partial(self._compare, task, group, settle))
-        other = [(store, found) for store, found in present if not self._may_be_the_same(found)]
         whole = [store for store in batch if store.is_whole]
-        if other and whole:
-            self._workers.submit(task, partial(self._replace, task, other, settle))
+        if replacing and whole:
+            self._workers.submit(task, partial(self._look, task, replacing, settle))
         else:
-            self._replace(task, other, settle)
+            self._look(task, replacing, settle)
         self._send(task, whole, settle)
 
-    def _read_present(
-        self, task: Task[object], stores: Sequence[ObjectStore], transport: Transport
-    ) -> Sequence[Document]:
-        if not stores:
-            return ()
-        began = time.monotonic()
-        documents = transport.read([store.key for store in stores], self._timeout(task))
-        self._connection.note([document.outcome for document in documents], began)
-        return documents
+    def _look(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
+        """Read what is at the keys of objects, and go on with each as that demands."""
+
+        def conclude(found: Sequence[tuple[ObjectStore, Outcome]]) -> None:
+            for store, outcome in found:
+                if outcome in _UNKNOWN:
+                    # The node of its manifest cannot be asked: its shards need not be sent at all.
+                    self._give_up([store], outcome, settle)
+            known = [store for store, outcome in found if outcome not in _UNKNOWN]
+            alike = [store for store in known if self._may_be_the_same(store.present)]
+            for group in grouped(alike, _size_bytes):
+                self._workers.submit(task, partial(self._compare, task, group, settle))
+            self._replace(task, [store for store in known if not self._may_be_the_same(store.present)], settle)
+
+        self._insist(
+            task,
+            stores,
+            lambda transport, rest: self._read_present(task, transport, rest),
+            conclude,
+            patience_of=_of_object,
+            note=self._connection.note,
+        )
+
+    def _read_present(self, task: Task[object], transport: Transport, stores: Sequence[ObjectStore]) -> list[Outcome]:
+        documents = transport.read([store.key for store in stores], self._timeout(task), is_patient=False)
+        for store, document in zip(stores, documents, strict=True):
+            # Of what is no manifest its bytes are of no use, and may be megabytes.
+            store.present = document if document.is_json else document._replace(content=b"")
+        return [document.outcome for document in documents]
 
     def _may_be_the_same(self, present: Document) -> bool:
         return self._settings.verifies_content and present.outcome is Outcome.OK and present.is_json
 
-    def _compare(self, task: Task[object], pairs: Sequence[tuple[ObjectStore, Document]], settle: Countdown) -> None:
+    def _compare(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Work out the checksums of objects that may be in the bucket already, and send those that are not."""
         changed, same = [], []
-        for store, present in pairs:
+        for store in stores:
             if not _add_sums(store, store.shards):
                 self._give_up([store], Outcome.REVOKED, settle)
-            elif self._manifest(store).to_json() == present.content:
+            elif self._manifest(store).to_json() == store.present.content:
                 same.append(store)
             else:
-                changed.append((store, present))
+                changed.append(store)
         if same:
             self._refresher.hit([store.key for store in same])
             for store in same:
@@ -167,14 +176,10 @@ class Storer:
             settle.some_done(len(same))
         self._replace(task, changed, settle)
 
-    def _replace(self, task: Task[object], pairs: Sequence[tuple[ObjectStore, Document]], settle: Countdown) -> None:
+    def _replace(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Send objects, after the manifests of those have gone whose shards must not be overwritten one by one."""
-        if self._connection.is_partial:
-            # The node of its manifest is silent while others answer: its shards need not be sent at all.
-            self._give_up([store for store, present in pairs if _is_silent(present)], Outcome.TIMEOUT, settle)
-            pairs = [(store, present) for store, present in pairs if not _is_silent(present)]
-        ready = [store for store, present in pairs if _is_safe_to_overwrite(present)]
-        unsafe = [store for store, present in pairs if not _is_safe_to_overwrite(present)]
+        ready = [store for store in stores if _is_safe_to_overwrite(store.present)]
+        unsafe = [store for store in stores if not _is_safe_to_overwrite(store.present)]
         if unsafe:
             self._workers.submit(task, partial(self._withdraw, task, unsafe, settle))
         self._send(task, ready, settle)
@@ -192,8 +197,12 @@ class Storer:
         self._insist(
             task,
             stores,
-            lambda transport, rest: transport.remove([store.key for store in rest], self._timeout(task)),
+            lambda transport, rest: transport.remove(
+                [store.key for store in rest], self._timeout(task), is_patient=False
+            ),
             conclude,
+            patience_of=_of_object,
+            note=self._connection.note_write,
         )
 
     def _send(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
@@ -226,6 +235,8 @@ class Storer:
             wanted,
             lambda transport, rest: self._write_parts(task, transport, rest),
             lambda done: self._conclude_parts(task, done, settle),
+            patience_of=_of_part,
+            note=self._connection.note_write,
         )
 
     def _conclude_parts(
@@ -253,8 +264,13 @@ class Storer:
     def _write_parts(
         self, task: Task[object], transport: Transport, parts: Sequence[tuple[ObjectStore, ShardRange]]
     ) -> list[Outcome]:
-        writes = [_shard_write(*part) for part in parts]
-        return transport.write(writes, self._settings.ttl_seconds, self._timeout(task))
+        # Of an object that has failed meanwhile nothing more is of use.
+        is_useful = [store.failure is None for store, _ in parts]
+        writes = [_shard_write(*part) for part, is_sent in zip(parts, is_useful, strict=True) if is_sent]
+        if not writes:
+            return [Outcome.REVOKED] * len(parts)
+        answers = iter(transport.write(writes, self._settings.ttl_seconds, self._timeout(task), is_patient=False))
+        return [next(answers) if is_sent else Outcome.REVOKED for is_sent in is_useful]
 
     def _write_manifests(self, task: Task[object], stores: Sequence[ObjectStore], settle: Countdown) -> None:
         """Make objects whose shards are all there findable."""
@@ -270,9 +286,14 @@ class Storer:
             task,
             stores,
             lambda transport, rest: transport.write_json(
-                [(store.key, self._manifest(store).to_json()) for store in rest], ttl, self._timeout(task)
+                [(store.key, self._manifest(store).to_json()) for store in rest],
+                ttl,
+                self._timeout(task),
+                is_patient=False,
             ),
             conclude,
+            patience_of=_of_object,
+            note=self._connection.note_write,
         )
 
     def _manifest(self, store: ObjectStore) -> Manifest:
@@ -287,10 +308,20 @@ class Storer:
         items: Sequence[_Item],
         attempt: Callable[[Transport, Sequence[_Item]], list[Outcome]],
         conclude: Callable[[Sequence[tuple[_Item, Outcome]]], None],
+        *,
+        patience_of: Callable[[_Item], Patience],
+        note: Callable[[Sequence[Outcome], float], None],
     ) -> None:
         """Repeat what Couchbase may accept later; each item is concluded as soon as its outcome is final."""
         Insistence(
-            task, attempt, conclude, connection=self._connection, workers=self._workers, tallies=self._tallies
+            task,
+            attempt,
+            conclude,
+            patience_of=patience_of,
+            note=note,
+            connection=self._connection,
+            workers=self._workers,
+            tallies=self._tallies,
         ).run(items)
 
     def _settle(self, stores: Sequence[ObjectStore], settle: Countdown) -> None:
@@ -338,8 +369,12 @@ def _shard_write(store: ObjectStore, shard: ShardRange) -> ShardWrite:
     return ShardWrite(key, store.buffer, shard.start, shard.end)
 
 
-def _is_silent(present: Document) -> bool:
-    return present.outcome is Outcome.TIMEOUT
+def _of_object(store: ObjectStore) -> Patience:
+    return store.patience
+
+
+def _of_part(part: tuple[ObjectStore, ShardRange]) -> Patience:
+    return part[0].patience
 
 
 def _is_safe_to_overwrite(present: Document) -> bool:

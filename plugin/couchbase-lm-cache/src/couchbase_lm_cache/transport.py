@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
     from couchbase_lm_cache.buffers import GuardedBuffer
 
-PROBE_KEYS = tuple(f"couchbase-lm-cache::probe::{n}" for n in range(16))
-"""Enough keys to meet every data node of a usual cluster; nothing is ever stored under them."""
+
+def probe_key(number: int) -> str:
+    """Return one of the keys under which nothing is ever stored."""
+    return f"couchbase-lm-cache::probe::{number}"
+
+
+PROBE_KEYS = tuple(map(probe_key, range(16)))
+"""Enough keys to meet most data nodes of a usual cluster."""
 
 
 class Outcome(enum.Enum):
@@ -101,7 +107,12 @@ class ShardWrite(NamedTuple):
 
 
 class Transport(Protocol):
-    """A connection to one collection, safe to use from many threads."""
+    """A connection to one collection, safe to use from many threads.
+
+    Calls ask again, within their timeout, for what Couchbase asks to try later. Where ``is_patient`` is
+    false they say BUSY instead as soon as they know: the caller comes back by itself, and holds no thread,
+    and no answers of other documents, meanwhile.
+    """
 
     @property
     def name(self) -> str:
@@ -111,22 +122,35 @@ class Transport(Protocol):
     def notice(self) -> str:
         """Why it is not the one that was wished for; empty when it is."""
 
-    def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
+    def read(self, keys: Sequence[str], timeout_seconds: float, *, is_patient: bool = True) -> list[Document]:
         """Read whole documents."""
 
     def read_into(self, reads: Sequence[ShardRead], timeout_seconds: float) -> list[Outcome]:
         """Read documents into L1 memory."""
 
-    def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+    def write(
+        self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Write binary documents from L1 memory."""
 
     def write_json(
-        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+        self,
+        documents: Sequence[tuple[str, bytes]],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        *,
+        is_patient: bool = True,
     ) -> list[Outcome]:
         """Write JSON documents, each given as its key and its content."""
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key."""
+
+    def probe(self, timeout_seconds: float) -> list[Outcome]:
+        """Ask every data node for documents that do not exist: OK or MISSING from those that answer.
+
+        It waits for no connection that other calls hold. One caller at a time.
+        """
 
     def age(self, key: str, timeout_seconds: float) -> Age:
         """Read a document together with the time it has left."""
@@ -134,7 +158,9 @@ class Transport(Protocol):
     def touch(self, keys: Sequence[str], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
         """Give documents a new lifetime."""
 
-    def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
+    def remove(
+        self, keys: Sequence[str], timeout_seconds: float, cas: int = 0, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Remove documents; with ``cas``, only the version that was read."""
 
     def close(self) -> None:

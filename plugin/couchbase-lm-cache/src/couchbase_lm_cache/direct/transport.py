@@ -2,8 +2,8 @@
 
 It keeps the promises of :class:`couchbase_lm_cache.transport.Transport`: every call ends by its timeout,
 and what becomes of each document is a value. Within the timeout it follows moved documents to their new
-node, waits for what Couchbase asks to try later, and repeats what was lost with a connection: every
-request here may be carried out twice without harm.
+node, waits for what Couchbase asks to try later unless its caller does, and repeats what was lost with a
+connection: every request here may be carried out twice without harm.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from couchbase_lm_cache.direct.wire import (
     expiry,
 )
 from couchbase_lm_cache.document_flags import BINARY_FLAGS, JSON_FLAGS
+from couchbase_lm_cache.pauses import Pauses
 from couchbase_lm_cache.transport import Age, Document, Outcome, ShardRead, ShardWrite
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 _FLAGS = struct.Struct(">I")
 _FLAGS_AND_EXPIRY = struct.Struct(">II")
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.002, 0.25
 _REPEATS_OF_LOST = 2
 _BORROWING_SHARE = 0.5
 """Part of the time left in which a connection must be had: the rest is for making use of it, and for other nodes."""
@@ -80,34 +80,46 @@ class DirectTransport:
         self._closed = threading.Event()
         self._complaints = Complaints(logger)
 
-    def read(self, keys: Sequence[str], timeout_seconds: float) -> list[Document]:
+    def read(self, keys: Sequence[str], timeout_seconds: float, *, is_patient: bool = True) -> list[Document]:
         """Read whole documents."""
-        calls = self._perform([Call(Opcode.GET, key) for key in keys], "small", timeout_seconds)
-        return [document(call) for call in calls]
+        calls = [Call(Opcode.GET, key) for key in keys]
+        return [document(call) for call in self._perform(calls, "small", timeout_seconds, is_patient=is_patient)]
 
     def read_into(self, reads: Sequence[ShardRead], timeout_seconds: float) -> list[Outcome]:
         """Read documents straight into L1 memory, verified while they arrive."""
         calls = self._perform([Call(Opcode.GET, read.key, sink=read) for read in reads], "load", timeout_seconds)
         return [landed(call) for call in calls]
 
-    def write(self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float) -> list[Outcome]:
+    def write(
+        self, writes: Sequence[ShardWrite], ttl_seconds: int, timeout_seconds: float, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Write binary documents straight from L1 memory."""
         extras = _FLAGS_AND_EXPIRY.pack(BINARY_FLAGS, expiry(ttl_seconds, time.time()))
         calls = [Call(Opcode.SET, write.key, extras, source=write) for write in writes]
-        return [call.outcome for call in self._perform(calls, "store", timeout_seconds)]
+        return [call.outcome for call in self._perform(calls, "store", timeout_seconds, is_patient=is_patient)]
 
     def write_json(
-        self, documents: Sequence[tuple[str, bytes]], ttl_seconds: int, timeout_seconds: float
+        self,
+        documents: Sequence[tuple[str, bytes]],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        *,
+        is_patient: bool = True,
     ) -> list[Outcome]:
         """Write JSON documents."""
         extras = _FLAGS_AND_EXPIRY.pack(JSON_FLAGS, expiry(ttl_seconds, time.time()))
         calls = [Call(Opcode.SET, key, extras, value=content) for key, content in documents]
-        return [call.outcome for call in self._perform(calls, "small", timeout_seconds)]
+        return [call.outcome for call in self._perform(calls, "small", timeout_seconds, is_patient=is_patient)]
 
     def exists(self, keys: Sequence[str], timeout_seconds: float) -> list[Outcome]:
         """Say OK or MISSING for each key, from its metadata alone."""
         calls = self._perform([Call(Opcode.GET_META, key) for key in keys], "small", timeout_seconds)
         return [presence(call) for call in calls]
+
+    def probe(self, timeout_seconds: float) -> list[Outcome]:
+        """Ask every data node of the map, over a connection that nothing else uses."""
+        calls = [Call(Opcode.GET_META, key) for key in self._topology.probe_keys()]
+        return [presence(call) for call in self._perform(calls, "probe", timeout_seconds)]
 
     def age(self, key: str, timeout_seconds: float) -> Age:
         """Read a document together with the time it has left."""
@@ -125,28 +137,28 @@ class DirectTransport:
         calls = self._perform([Call(Opcode.TOUCH, key, extras) for key in keys], "small", timeout_seconds)
         return [call.outcome for call in calls]
 
-    def remove(self, keys: Sequence[str], timeout_seconds: float, cas: int = 0) -> list[Outcome]:
+    def remove(
+        self, keys: Sequence[str], timeout_seconds: float, cas: int = 0, *, is_patient: bool = True
+    ) -> list[Outcome]:
         """Remove documents; with ``cas``, only the version that was read."""
-        calls = self._perform([Call(Opcode.DELETE, key, cas=cas) for key in keys], "small", timeout_seconds)
-        return [call.outcome for call in calls]
+        calls = [Call(Opcode.DELETE, key, cas=cas) for key in keys]
+        return [call.outcome for call in self._perform(calls, "small", timeout_seconds, is_patient=is_patient)]
 
     def close(self) -> None:
         """Disconnect; calls under way end as failures."""
         self._closed.set()
         self._topology.close()
 
-    def _perform(self, calls: list[Call], kind: str, timeout_seconds: float) -> list[Call]:
+    def _perform(self, calls: list[Call], kind: str, timeout_seconds: float, *, is_patient: bool = True) -> list[Call]:
         """Carry out ``calls`` until each has an outcome that waiting does not change, or time is up."""
         deadline = time.monotonic() + timeout_seconds
-        pause = _FIRST_PAUSE_SECONDS
+        pauses = Pauses(deadline, self._closed)
         pending = calls
         while pending and not self._closed.is_set():
             self._attempt(pending, kind, deadline)
-            pending = [call for call in pending if call.is_open]
-            if pending:
-                if time.monotonic() + pause >= deadline or self._closed.wait(pause):
-                    break
-                pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+            pending = [call for call in pending if call.is_open and (is_patient or call.outcome is not Outcome.BUSY)]
+            if pending and not pauses.wait():
+                break
         if self._closed.is_set():
             for call in pending:
                 call.settle(Outcome.BUSY)
