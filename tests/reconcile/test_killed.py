@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from couchbase_lm_operator import names
 from couchbase_lm_operator.io.addresses import AddressGuard
 from couchbase_lm_operator.io.cluster import Cluster
@@ -18,8 +20,6 @@ from couchbase_lm_operator.work_queue import Key
 from e2e.couchbase_emulator import running_emulator
 
 if TYPE_CHECKING:
-    import pytest
-
     from couchbase_lm_operator.reconcile import Reconciler
     from tests.reconcile.world import World
 
@@ -141,3 +141,31 @@ async def test_an_operator_killed_at_any_write_is_continued(world: World, monkey
             at_write += 1
     # Secret, intent, bucket, record, keyspace, user, objects, status: once before and once after each
     assert deaths >= 20
+
+
+async def test_what_others_make_after_a_refusal_is_not_taken_for_what_a_killed_operator_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(*_: Any) -> Any:
+        raise Killed
+
+    await world.create()
+    settings = world.settings()
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "_execute_one", die)
+        mortal = make_reconciler(world.cluster, AddressGuard(), settings, Memories(), Visits(2, 2, lambda _: None))
+        with pytest.raises(Killed):
+            await _passes(world, mortal)
+    record = (await world.status())["couchbase"]["bucket"]
+    assert record["clusterUUID"]
+    for number in range(30):
+        world.couchbase.create_bucket(f"b{number}", quota_mib=100)
+    async with world.operator():
+        await world.until_condition("BucketReady", "False", "TooManyBuckets")
+        assert not (await world.status())["couchbase"]["bucket"].get("clusterUUID")
+        before = world.couchbase_mutations()
+        world.couchbase.call(lambda emulator: emulator.cluster.buckets.pop("b0"))
+        world.couchbase.create_bucket(record["name"], quota_mib=100)
+        await world.edit(spec={"replicas": 1})
+        await world.until_condition("BucketReady", "False", "BucketNotOurs")
+        assert world.couchbase_mutations() == before
