@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from couchbase_lm_cache.connection import Connection
 from couchbase_lm_cache.credentials import CredentialSource
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
-from couchbase_lm_cache.transport import PROBE_KEYS, Outcome
+from couchbase_lm_cache.transport import Outcome
 
 SETTINGS = CouchbaseLMCacheConfig.from_dict(
     {"connection_string": "couchbase://h", "bucket_name": "b", "username": "u", "password": "p"}, environ={}
 )
-ALL = len(PROBE_KEYS)
+ALL = 6
 
 
 class Server:
@@ -30,7 +30,7 @@ class Server:
         self.probes = 0
         self.probed = threading.Condition()
 
-    def exists(self, _keys: Sequence[str], _timeout_seconds: float) -> list[Outcome]:
+    def probe(self, _timeout_seconds: float) -> list[Outcome]:
         self.meanwhile()
         with self.probed:
             self.probes += 1
@@ -125,6 +125,29 @@ def test_a_probe_that_waits_behind_answers_of_others_is_no_outage(server: Server
     assert connection.transport() is server
     server.meanwhile = lambda: None
     await_state(connection, "unavailable")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.BUSY, Outcome.CONGESTED])
+def test_what_may_be_of_our_own_making_is_no_sign_of_life(
+    server: Server, connection: Connection, outcome: Outcome
+) -> None:
+    """A call whose connection was closed on our side is BUSY as well."""
+    server.answers = [Outcome.TIMEOUT] * ALL
+    server.meanwhile = lambda: connection.note([outcome], time.monotonic())
+    fail(connection, Outcome.TIMEOUT)
+    await_state(connection, "unavailable")
+
+
+@pytest.mark.usefixtures("eager_probes")
+def test_a_node_whose_answer_to_the_probe_comes_late_has_answered(server: Server, connection: Connection) -> None:
+    answers = server.answers
+    server.answers = [Outcome.UNREACHABLE, Outcome.LATE, *answers[2:]]
+    fail(connection, Outcome.TIMEOUT)
+    await_probe(server, server.probes + 2)
+    assert connection.is_partial
+    server.answers = [Outcome.LATE, Outcome.LATE, *answers[2:]]
+    await_probe(server, server.probes + 2)
+    assert not connection.is_partial
 
 
 def test_calls_that_fail_all_the_time_make_no_busy_loop(server: Server, connection: Connection) -> None:

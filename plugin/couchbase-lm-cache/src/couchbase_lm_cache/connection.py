@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 from couchbase_lm_cache.errors import ConnectError, CredentialsError
-from couchbase_lm_cache.transport import PROBE_KEYS, Outcome
+from couchbase_lm_cache.transport import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,10 @@ _CALLS_WITHOUT_ANSWER = 2
 """So many calls in a row in which no document got an answer are needed to go without the probe."""
 
 _NO_ANSWER = (Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.DENIED)
-_SAYS_NOTHING = (Outcome.REVOKED, Outcome.CONGESTED)
+_NOT_ASKED = (Outcome.REVOKED, Outcome.CONGESTED)
+_SAYS_NOTHING = (*_NOT_ASKED, Outcome.BUSY)
+"""BUSY may be of our own making: it is also what becomes of calls whose connection was closed or replaced."""
+_ALIVE = (Outcome.OK, Outcome.MISSING, Outcome.LATE)
 
 
 class ConnectionState(enum.Enum):
@@ -306,9 +309,9 @@ class Connection:
         if transport is None:
             return False
         began = time.monotonic()
-        outcomes = transport.exists(PROBE_KEYS, min(_PROBE_TIMEOUT_SECONDS, self._settings.kv_timeout_seconds))
-        told = [outcome for outcome in outcomes if outcome not in _SAYS_NOTHING]
-        answered = [outcome in (Outcome.OK, Outcome.MISSING) for outcome in told]
+        outcomes = transport.probe(min(_PROBE_TIMEOUT_SECONDS, self._settings.kv_timeout_seconds))
+        told = [outcome for outcome in outcomes if outcome not in _NOT_ASKED]
+        answered = [outcome in _ALIVE for outcome in told]
         self._probed_at = time.monotonic()
         if any(answered):
             self._recover(partial=not all(answered))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from couchbase_lm_cache.observation import ObjectKind, ObjectLayout
     from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 
-OPERATIONS = ("read", "read_into", "write", "write_json", "exists", "age", "touch", "remove")
+OPERATIONS = ("read", "read_into", "write", "write_json", "exists", "probe", "age", "touch", "remove")
 """The calls of a transport, as they are named in the label ``operation``."""
 
 _PREFIX = "couchbase_lm_cache"

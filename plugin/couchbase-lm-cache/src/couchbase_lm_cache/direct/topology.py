@@ -18,6 +18,7 @@ from couchbase_lm_cache.direct.session import (
 )
 from couchbase_lm_cache.direct.stream import ConnectionLostError
 from couchbase_lm_cache.direct.wire import ProtocolError, leb128
+from couchbase_lm_cache.transport import probe_key
 
 if TYPE_CHECKING:
     from couchbase_lm_cache.credentials import Credentials
@@ -37,6 +38,8 @@ SESSION_ERRORS = (
 """Everything that keeps a session from being had."""
 
 _SMALL_LIMIT = 4
+_PROBE_KEYS_PER_VBUCKET = 16
+"""Tried, before a node is taken for one without documents: enough for one that owns a single vBucket."""
 _CONNECT_LIMIT_SECONDS = 2.0
 _REFRESH_INTERVAL_SECONDS = 0.1
 _REFRESH_TIMEOUT_SECONDS = 1.0
@@ -45,8 +48,8 @@ _REFRESH_TIMEOUT_SECONDS = 1.0
 class Topology:
     """Knows where documents are and lends sessions to go there.
 
-    Traffic of three kinds has connections of its own: small answers never wait behind megabytes, and
-    loads, which a request waits for, never behind stores.
+    Traffic of four kinds has connections of its own: small answers never wait behind megabytes, loads,
+    which a request waits for, never behind stores, and the probe never for calls that hang.
 
     Args:
         settings: bucket, collection and connections per node.
@@ -67,7 +70,7 @@ class Topology:
         self._address = address
         self._tls = tls
         loads = settings.connections_per_node
-        self._limits = {"small": _SMALL_LIMIT, "load": loads, "store": max(1, loads // 2)}
+        self._limits = {"small": _SMALL_LIMIT, "load": loads, "store": max(1, loads // 2), "probe": 1}
         self._lock = threading.Lock()
         self._pools: dict[tuple[Node, str], NodePool] = {}
         self._map: ClusterMap | None = None
@@ -85,6 +88,21 @@ class Topology:
         if self._map is None:
             raise RuntimeError("the topology is not known yet")
         return self._map
+
+    def probe_keys(self) -> list[str]:
+        """Return keys of which each node owns one; so does nobody, where nobody owns a part of the bucket."""
+        present = self.map
+        unmet = set(present.owners)
+        found = []
+        for number in range(_PROBE_KEYS_PER_VBUCKET * len(present.owners)):
+            key = probe_key(number)
+            owner = present.owners[present.vbucket_of(key.encode())]
+            if owner in unmet:
+                unmet.discard(owner)
+                found.append(key)
+            if not unmet:
+                break
+        return found
 
     def bootstrap(self, deadline: float) -> None:
         """Learn map and collection from the first of the given hosts that answers.
@@ -116,7 +134,7 @@ class Topology:
         raise failure
 
     def pool(self, node: Node, kind: str) -> NodePool:
-        """Return the sessions of ``node`` for one kind of traffic: small, load or store."""
+        """Return the sessions of ``node`` for one kind of traffic: small, load, store or probe."""
         with self._lock:
             pool = self._pools.get((node, kind))
             if pool is None:
