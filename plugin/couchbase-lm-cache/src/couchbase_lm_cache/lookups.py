@@ -1,9 +1,15 @@
-"""Lookups: which of many objects are in the bucket, asked for all at once."""
+"""Lookups: which of many objects are in the bucket, asked for all at once.
+
+Lookups that wait for a thread are asked together: while a data node keeps calls waiting, their number must not
+grow with that of the requests. None is worth a long wait, as every request stands still for its own.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from functools import partial
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from couchbase_lm_cache.tasks import Countdown
@@ -33,6 +39,8 @@ class Lookups:
         self._connection = connection
         self._workers = workers
         self._refresher = refresher
+        self._lock = threading.Lock()
+        self._waiting: deque[_Question] = deque()
 
     def start(self, task: Task[object], keys: Sequence[str], found: list[bool]) -> None:
         """Set ``found[i]`` for every key that exists and end ``task`` when all have been asked for.
@@ -40,19 +48,95 @@ class Lookups:
         There is no cut at the first miss: objects of sliding-window layers are needed without the ones
         before them.
         """
+        now = time.monotonic()
         starts = range(0, len(keys), _KEYS_PER_CALL)
         settle = Countdown(len(starts), task.end)
         for start in starts:
-            self._workers.submit(task, partial(self._ask, task, keys, start, found, settle))
+            places = range(start, min(start + _KEYS_PER_CALL, len(keys)))
+            self._put(_Question(task, keys, places, found, settle, now))
 
-    def _ask(self, task: Task[object], keys: Sequence[str], start: int, found: list[bool], settle: Countdown) -> None:
+    def _put(self, question: _Question) -> None:
+        with self._lock:
+            self._waiting.append(question)
+        self._workers.submit(question.task, self._serve)
+
+    def _serve(self) -> None:
+        """Ask what waits, until nothing does: the step of a task that has ended is not run."""
+        while questions := self._take():
+            self._answer(questions)
+
+    def _take(self) -> list[_Question]:
+        """Take the questions that go into one call, the oldest first."""
+        taken: list[_Question] = []
+        held = 0
+        with self._lock:
+            while self._waiting and (not taken or held + len(self._waiting[0].places) <= _KEYS_PER_CALL):
+                question = self._waiting.popleft()
+                if not question.task.ended.is_set():
+                    taken.append(question)
+                    held += len(question.places)
+        return taken
+
+    def _answer(self, questions: Sequence[_Question]) -> None:
+        again: list[_Question] = []
+        try:
+            limit_seconds = self._connection.lookup_timeout_seconds
+            now = time.monotonic()
+            again = self._ask([one for one in questions if now - one.began < limit_seconds], limit_seconds)
+        finally:
+            for question in questions:
+                if question not in again:
+                    question.settle.one_done()
+        for question in again:
+            self._put(question)
+
+    def _ask(self, questions: Sequence[_Question], limit_seconds: float) -> list[_Question]:
+        """Make one call for all; return the questions, with the places left, that wait for another turn."""
         transport = self._connection.transport()
-        if transport is not None:
-            asked = keys[start : start + _KEYS_PER_CALL]
-            began = time.monotonic()
-            outcomes = transport.exists(asked, min(self._connection.lookup_timeout_seconds, task.remaining_seconds))
-            self._connection.note(outcomes, began)
-            for offset, outcome in enumerate(outcomes):
-                found[start + offset] = outcome is Outcome.OK
-            self._refresher.hit(key for key, outcome in zip(asked, outcomes, strict=True) if outcome is Outcome.OK)
-        settle.one_done()
+        if transport is None or not questions:
+            return []
+        keys = list(dict.fromkeys(key for question in questions for key in question.asked()))
+        began = time.monotonic()
+        left_seconds = max(question.task.remaining_seconds for question in questions)
+        outcomes = transport.exists(keys, min(limit_seconds, left_seconds))
+        self._connection.note(outcomes, began)
+        self._refresher.hit(key for key, outcome in zip(keys, outcomes, strict=True) if outcome is Outcome.OK)
+        told = dict(zip(keys, outcomes, strict=True))
+        return [question for question in questions if self._settle(question, told)]
+
+    def _settle(self, question: _Question, told: dict[str, Outcome]) -> bool:
+        """Note what was found; say whether the rest, which no node was asked for, gets another turn."""
+        outcomes = [told[key] for key in question.asked()]
+        for place, outcome in zip(question.places, outcomes, strict=True):
+            question.found[place] = outcome is Outcome.OK
+        if self._connection.is_partial:
+            return False  # the connections are in use because their node does not answer
+        left = [
+            place
+            for place, outcome in zip(question.places, outcomes, strict=True)
+            if question.task.gets_another_turn(outcome)
+        ]
+        question.places = left or question.places
+        return bool(left)
+
+
+@dataclass(eq=False)
+class _Question:
+    """A part of a lookup that goes into one call.
+
+    Attributes:
+        places: of the keys to ask for, among ``keys`` and ``found``.
+        began: moment on the monotonic clock at which the lookup began. One that has waited for as long as
+            a call may take is a miss.
+    """
+
+    task: Task[object]
+    keys: Sequence[str]
+    places: Sequence[int]
+    found: list[bool]
+    settle: Countdown
+    began: float
+
+    def asked(self) -> list[str]:
+        """Return the keys at the places."""
+        return [self.keys[place] for place in self.places]

@@ -14,6 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from couchbase_lm_cache.transport import Outcome
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -62,6 +64,10 @@ class Task(Generic[Result]):
         self._verdict: Callable[[], Result] | None = verdict
         self._publish = publish
         self._lock = threading.Lock()
+
+    def gets_another_turn(self, outcome: Outcome) -> bool:
+        """Whether something with this outcome is tried once more: it waited for a connection, and has time left."""
+        return outcome is Outcome.CONGESTED and self.has_another_turn
 
     @property
     def has_another_turn(self) -> bool:
