@@ -105,7 +105,7 @@ class Loader:
             self._connection.note([document.outcome for document in documents], began)
         whole, parts, waiting = [], [], []
         for load, document in zip(batch, documents, strict=True):
-            if document.outcome is Outcome.CONGESTED and task.has_another_turn:
+            if task.gets_another_turn(document.outcome):
                 waiting.append(load)
                 continue
             load.cas = document.cas
@@ -163,24 +163,26 @@ class Loader:
     def _start_foreign(self, task: Task[object], load: ObjectLoad, settle: Countdown) -> None:
         """Fetch an object that was written with another shard size."""
         learned = self._learn_shard_size(task, load)
-        if isinstance(learned, str):
-            self._give_up(load, learned, settle)
-        else:
+        if isinstance(learned, int):
             self._start_groups(task, _parts(load, learned), settle)
+        elif task.gets_another_turn(learned):
+            self._workers.submit(task, partial(self._start_foreign, task, load, settle))
+        else:
+            self._give_up(load, str(learned.value), settle)
 
-    def _learn_shard_size(self, task: Task[object], load: ObjectLoad) -> int | str:
+    def _learn_shard_size(self, task: Task[object], load: ObjectLoad) -> int | Outcome:
         """Find the shard size of another writer, which no manifest tells: the length of its first shard."""
         transport, manifest = self._connection.transport(), load.manifest
         if transport is None or manifest is None:
-            return str(Outcome.TIMEOUT.value)
+            return Outcome.TIMEOUT
         began = time.monotonic()
         first = transport.read([shard_key(load.key, 0)], self._timeout(task))[0]
         self._connection.note([first.outcome], began)
         if first.outcome is not Outcome.OK:
-            return str(first.outcome.value)
+            return first.outcome
         size = len(first.content)
         if size == 0 or shard_count(manifest.size_bytes, size) != manifest.shards:
-            return str(Outcome.WRONG_LENGTH.value)
+            return Outcome.WRONG_LENGTH
         return size
 
     def _read_group(self, task: Task[object], group: Sequence[_Part], settle: Countdown) -> None:
@@ -195,7 +197,7 @@ class Loader:
         ended, waiting = [], []
         for part in group:
             outcome, load = outcomes.get(part, Outcome.REVOKED), part.load
-            if outcome is Outcome.CONGESTED and task.has_another_turn:
+            if task.gets_another_turn(outcome):
                 waiting.append(part)
                 continue
             with load.lock:

@@ -204,6 +204,9 @@ class ObjectClient:
         began = time.monotonic()
         document = transport.read([key], min(self._connection.call_timeout_seconds, task.remaining_seconds))[0]
         self._connection.note([document.outcome], began)
+        if task.gets_another_turn(document.outcome):
+            self._load_pool.submit(task, partial(self._begin_load, task, key, layout, max_size_bytes, loading))
+            return
         if document.outcome is Outcome.OK:
             self._refresher.hit([key])
         if document.outcome is Outcome.OK and document.is_json:

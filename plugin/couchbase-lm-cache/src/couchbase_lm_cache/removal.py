@@ -11,12 +11,13 @@ from couchbase_lm_cache.sharding import parse_manifest
 from couchbase_lm_cache.transport import Document, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from couchbase_lm_cache.connection import Connection
     from couchbase_lm_cache.transport import Transport
 
 _KEYS_PER_CALL = 16
+_LEAST_FOR_A_TURN_SECONDS = 0.05
 
 
 def remove_objects(connection: Connection, keys: Sequence[str]) -> list[int | None]:
@@ -35,12 +36,11 @@ def remove_objects(connection: Connection, keys: Sequence[str]) -> list[int | No
 
 
 def _remove_batch(connection: Connection, transport: Transport, keys: Sequence[str]) -> list[int | None]:
-    began = time.monotonic()
-    documents = transport.read(keys, connection.call_timeout_seconds)
-    connection.note([document.outcome for document in documents], began)
     # One that could not be read stays: nobody would know its shards any more.
     extents = {
-        key: _extent(document) for key, document in zip(keys, documents, strict=True) if document.outcome is Outcome.OK
+        key: _extent(document)
+        for key, document in _read(connection, transport, keys).items()
+        if document.outcome is Outcome.OK
     }
     removed = dict(zip(extents, _remove(connection, transport, list(extents)), strict=True))
     for key, (_, shards) in extents.items():
@@ -54,10 +54,36 @@ def _remove_batch(connection: Connection, transport: Transport, keys: Sequence[s
 def _remove(connection: Connection, transport: Transport, keys: Sequence[str]) -> list[Outcome]:
     if connection.transport() is not transport:
         return [Outcome.TIMEOUT] * len(keys)
-    began = time.monotonic()
-    outcomes = transport.remove(keys, connection.call_timeout_seconds)
-    connection.note_write(outcomes, began)
-    return outcomes
+    outcomes: dict[str, Outcome] = dict.fromkeys(keys, Outcome.CONGESTED)
+    for timeout_seconds in _turns(connection):
+        left = [key for key, outcome in outcomes.items() if outcome is Outcome.CONGESTED]
+        if not left:
+            break
+        began = time.monotonic()
+        answers = transport.remove(left, timeout_seconds)
+        connection.note_write(answers, began)
+        outcomes.update(zip(left, answers, strict=True))
+    return [outcomes[key] for key in keys]
+
+
+def _read(connection: Connection, transport: Transport, keys: Sequence[str]) -> dict[str, Document]:
+    documents = dict.fromkeys(keys, Document(Outcome.CONGESTED))
+    for timeout_seconds in _turns(connection):
+        left = [key for key, document in documents.items() if document.outcome is Outcome.CONGESTED]
+        if not left:
+            break
+        began = time.monotonic()
+        answers = transport.read(left, timeout_seconds)
+        connection.note([document.outcome for document in answers], began)
+        documents.update(zip(left, answers, strict=True))
+    return documents
+
+
+def _turns(connection: Connection) -> Iterator[float]:
+    """Give the limits, in seconds, of calls that together take no longer than one may: it is LMCache that waits."""
+    deadline = time.monotonic() + connection.call_timeout_seconds
+    while (left_seconds := deadline - time.monotonic()) > _LEAST_FOR_A_TURN_SECONDS:
+        yield left_seconds
 
 
 def _extent(document: Document) -> tuple[int | None, int]:
