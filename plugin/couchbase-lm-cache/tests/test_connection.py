@@ -138,6 +138,30 @@ def test_what_may_be_of_our_own_making_is_no_sign_of_life(
     await_state(connection, "unavailable")
 
 
+def test_lookups_have_less_time_until_the_probe_has_seen_who_does_not_answer(
+    server: Server, connection: Connection
+) -> None:
+    limit = connection.lookup_timeout_seconds
+    may_answer = threading.Event()
+    server.meanwhile = lambda: may_answer.wait(5) and None
+    connection.note([Outcome.OK, Outcome.TIMEOUT], time.monotonic() - 2)
+    suspicious = connection.lookup_timeout_seconds
+    assert suspicious < limit
+    assert connection.call_timeout_seconds == limit
+    may_answer.set()
+    await_probe(server, server.probes + 1)
+    deadline = time.monotonic() + 5
+    while connection.lookup_timeout_seconds != limit:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    server.answers = [Outcome.TIMEOUT] + [Outcome.MISSING] * (ALL - 1)
+    connection.note([Outcome.OK, Outcome.TIMEOUT], time.monotonic() - 2)
+    while not connection.is_partial:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert connection.lookup_timeout_seconds < suspicious
+
+
 @pytest.mark.usefixtures("eager_probes")
 def test_a_node_whose_answer_to_the_probe_comes_late_has_answered(server: Server, connection: Connection) -> None:
     answers = server.answers

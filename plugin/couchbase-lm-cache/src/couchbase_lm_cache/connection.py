@@ -93,6 +93,7 @@ class Connection:
         self._reason = "not connected yet"
         self._last_refusal = ""
         self._partial = False
+        self._is_suspect = False
         self._write_denied = False
         self._unanswered_calls = 0
         self._silent_since = 0.0
@@ -135,7 +136,9 @@ class Connection:
     def lookup_timeout_seconds(self) -> float:
         """Limit of one lookup call: those wait for every node, and all requests wait for lookups."""
         limit = self.call_timeout_seconds
-        return min(limit, _PARTIAL_LOOKUP_TIMEOUT_SECONDS) if self._partial else limit
+        if self._partial:
+            return min(limit, _PARTIAL_LOOKUP_TIMEOUT_SECONDS)
+        return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self._is_suspect else limit
 
     @property
     def is_partial(self) -> bool:
@@ -185,6 +188,7 @@ class Connection:
         if outage:
             self._lose(_DENIED_REASON if unanswered == {Outcome.DENIED} else _SILENT_REASON)
         if unanswered and not self._partial:
+            self._is_suspect = True
             self._wake.set()
 
     def status(self) -> dict[str, object]:
@@ -328,6 +332,7 @@ class Connection:
                 return
             before, was_partial = self._state, self._partial
             self._state, self._partial, self._unanswered_calls = ConnectionState.READY, partial, 0
+            self._is_suspect = False
             self._reason = "some data nodes do not answer" if partial else ""
             self._probed_at = time.monotonic()
             if before is not ConnectionState.READY:

@@ -78,13 +78,18 @@ class Lookups:
         return taken
 
     def _answer(self, questions: Sequence[_Question]) -> None:
-        again: list[_Question] = []
+        limit_seconds = self._connection.lookup_timeout_seconds
+        now = time.monotonic()
+        asked, again = [], []
+        for question in questions:
+            if now - question.began < limit_seconds:
+                asked.append(question)
+            else:
+                question.settle.one_done()
         try:
-            limit_seconds = self._connection.lookup_timeout_seconds
-            now = time.monotonic()
-            again = self._ask([one for one in questions if now - one.began < limit_seconds], limit_seconds)
+            again = self._ask(asked, limit_seconds)
         finally:
-            for question in questions:
+            for question in asked:
                 if question not in again:
                     question.settle.one_done()
         for question in again:
@@ -109,8 +114,8 @@ class Lookups:
         outcomes = [told[key] for key in question.asked()]
         for place, outcome in zip(question.places, outcomes, strict=True):
             question.found[place] = outcome is Outcome.OK
-        if self._connection.is_partial:
-            return False  # the connections are in use because their node does not answer
+        if Outcome.CONGESTED not in outcomes or self._connection.is_partial:
+            return False  # in the latter case connections are in use because their node does not answer
         left = [
             place
             for place, outcome in zip(question.places, outcomes, strict=True)
