@@ -67,12 +67,7 @@ class Task(Generic[Result]):
 
     def gets_another_turn(self, outcome: Outcome) -> bool:
         """Whether something with this outcome is tried once more: it waited for a connection, and has time left."""
-        return outcome is Outcome.CONGESTED and self.has_another_turn
-
-    @property
-    def has_another_turn(self) -> bool:
-        """Whether enough time is left to wait once more for a connection that was not free."""
-        return self.remaining_seconds > _LEAST_FOR_A_TURN_SECONDS
+        return outcome is Outcome.CONGESTED and self.remaining_seconds > _LEAST_FOR_A_TURN_SECONDS
 
     @property
     def remaining_seconds(self) -> float:
