@@ -80,6 +80,7 @@ def test_a_manifest_survives_the_way_through_a_document(content: bytes, shard_si
         b'{"lmcache_shards": 1, "bytes": 2, "xxh3": "0", "layout": "x"}',
         b'{"lmcache_shards": 1, "bytes": 2, "xxh3": ["0"]}',
         b'{"lmcache_shards": 1, "bytes": 2, "layout": "x"}',
+        b'{"lmcache_shards": 1, "bytes": 2, "xxi3": ["0"], "layouu": "x"}',
         b'{"lmcache_shards": 99999999999999, "bytes": 99999999999999}',
         b"[" * 100_000,
     ],

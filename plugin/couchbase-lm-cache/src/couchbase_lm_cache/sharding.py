@@ -62,6 +62,9 @@ class Manifest:
         return json.dumps(fields).encode()
 
 
+_FIELDS = frozenset({"lmcache_shards", "bytes", "xxh3", "layout"})
+
+
 def parse_manifest(content: bytes) -> Manifest:
     """Decode a manifest.
 
@@ -74,6 +77,9 @@ def parse_manifest(content: bytes) -> Manifest:
         raise ManifestError("the manifest is not JSON, or nested without end") from None
     if not isinstance(fields, dict):
         raise ManifestError("the manifest is not a JSON object")
+    if not fields.keys() <= _FIELDS:
+        # Damage to two names would hide the checksums, and what they protect would be taken unseen.
+        raise ManifestError("the manifest has fields that nobody knows")
     shards, size_bytes = _count(fields, "lmcache_shards"), _count(fields, "bytes")
     if shards > min(size_bytes, MAX_SHARDS) or (shards == 0) != (size_bytes == 0):
         raise ManifestError(f"{shards} shards cannot hold {size_bytes} bytes")
