@@ -74,7 +74,7 @@ def test_an_outage_shows_and_passes(place: Place) -> None:
 
 
 def test_writes_that_are_put_off_count_as_retries(place: Place, open_adapter: OpenAdapter, l1: L1Memory) -> None:
-    driver = open_adapter(kv_timeout_seconds=0.3)
+    driver = open_adapter(kv_timeout_seconds=1.0)
     assert value("store_retries_total", place) == 0
     place.emulator.faults.tmpfail = -1
     task_id = driver.adapter.submit_store_task(keys(1), l1.filled(KIB))
