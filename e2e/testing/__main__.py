@@ -7,8 +7,8 @@ import sys
 
 from e2e.testing.checks import resolve_locks, run_checks
 from e2e.testing.generated import write_generated
-from e2e.testing.groups import GROUPS
-from e2e.testing.runner import Outcome, print_summary, run_group
+from e2e.testing.groups import GROUPS, Group
+from e2e.testing.runner import Outcome, print_summary, run_groups
 
 
 def main() -> int:
@@ -26,11 +26,15 @@ def main() -> int:
     outcomes: list[Outcome] = []
     if not arguments.only:
         outcomes.append(run_checks())
-    for group in GROUPS if arguments.what != "check" else ():
-        is_wanted = group.name in arguments.only if arguments.only else arguments.what == "all" or group.is_fast
-        if is_wanted:
-            outcomes.append(run_group(group))
+    if arguments.what != "check":
+        outcomes += run_groups([group for group in GROUPS if _is_wanted(group, arguments)])
     return print_summary(outcomes)
+
+
+def _is_wanted(group: Group, arguments: argparse.Namespace) -> bool:
+    if arguments.only:
+        return group.name in arguments.only
+    return group.is_fast or arguments.what == "all"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from e2e.bootstrap import ROOT, VENV, uv
 from e2e.engine import environment
-from e2e.testing.runner import Outcome, say
+from e2e.testing.runner import PROGRESS, Outcome
 
 BIN = VENV / "bin"
 LAYER_PATHS = "operator:plugin/couchbase-lm-cache/src:plugin/lmcache-hostcpu-device/src"
@@ -62,7 +62,7 @@ def run_checks() -> Outcome:
     outcome = Outcome("check")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT)))}
     for check in CHECKS:
-        say(f"checking {check.name}")
+        PROGRESS.say(f"checking {check.name}")
         done = subprocess.run(
             check.command,
             cwd=ROOT,
@@ -84,7 +84,7 @@ def run_checks() -> Outcome:
 def resolve_locks() -> None:
     """Resolve every lock again: each package with its hashes, no addresses."""
     for lock in LOCKS:
-        say(f"resolving {lock.path}")
+        PROGRESS.say(f"resolving {lock.path}")
         subprocess.run(
             [
                 *(uv(), "pip", "compile", "--universal", "--python-version", lock.python, "--generate-hashes"),

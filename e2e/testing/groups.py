@@ -1,6 +1,8 @@
-"""The test groups, in the order in which they run: cheap ones first, so that a fault shows early.
+"""The test groups, cheap ones first, so that a fault shows early.
 
-A group names what has to exist first (``needs``), which environment it runs in, and what pytest collects.
+A group names what has to exist first (``needs``), which environment it runs in, and what pytest collects. Most tests
+wait more than they compute: groups of different environments run side by side. Those with the node come last and
+alone, because vLLM takes all the machine has.
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ class Group:
     python: Path = VENV / "bin" / "python"
     is_fast: bool = True
     python_path: tuple[Path, ...] = (ROOT,)
+
+    @property
+    def lane(self) -> Path | None:
+        """Return what it shares with the groups it must not run beside; None: it runs beside nothing."""
+        return None if NODE in self.needs else self.python
 
 
 GROUPS = (

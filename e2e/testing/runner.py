@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
 from e2e.bootstrap import ROOT, VENV
+from e2e.cluster.progress import Progress
 from e2e.testing.groups import Group, Need
 
 REPORTS = ROOT / ".local" / "test"
+PROGRESS = Progress("test")
 
 
 @dataclass
@@ -28,15 +31,38 @@ class Outcome:
     note: str = ""
 
 
-def run_group(group: Group) -> Outcome:
-    """Meet the group's needs, run it, and return its counts; a need that cannot be met is a failure."""
+def run_groups(groups: Sequence[Group]) -> list[Outcome]:
+    """Run the lanes side by side, then what runs alone; the outcomes come in the order of the groups."""
+    lanes: dict[Path, list[Group]] = {}
+    for group in groups:
+        if group.lane is not None:
+            lanes.setdefault(group.lane, []).append(group)
+    is_shared = len(lanes) > 1
+
+    def run_lane(lane: Sequence[Group]) -> list[Outcome]:
+        return [run_group(group, is_shared=is_shared) for group in lane]
+
+    outcomes: list[Outcome] = []
+    if lanes:
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            outcomes = [outcome for lane in pool.map(run_lane, lanes.values()) for outcome in lane]
+    outcomes += [run_group(group) for group in groups if group.lane is None]
+    order = [group.name for group in groups]
+    return sorted(outcomes, key=lambda outcome: order.index(outcome.name))
+
+
+def run_group(group: Group, *, is_shared: bool = False) -> Outcome:
+    """Meet the group's needs, run it, and return its counts; a need that cannot be met is a failure.
+
+    Where others run beside it (``is_shared``), what pytest says comes in one piece at the end.
+    """
     started = time.monotonic()
     outcome = Outcome(group.name)
     unmet = next((need for need in group.needs if not _met(need)), None)
     if unmet:
         outcome.failed, outcome.note = 1, f"could not prepare {unmet[0]}"
     else:
-        _run_pytest(group, outcome)
+        _run_pytest(group, outcome, is_shared=is_shared)
     outcome.seconds = time.monotonic() - started
     return outcome
 
@@ -57,27 +83,30 @@ def print_summary(outcomes: Iterable[Outcome]) -> int:
     return 1 if failed or skips or not passed else 0
 
 
-def say(text: str) -> None:
-    """Print one line of progress at once."""
-    print(f"test     | {text}", flush=True)
-
-
 def _met(need: Need) -> bool:
     what, arguments = need
-    say(f"preparing {what}")
+    PROGRESS.say(f"preparing {what}")
     return subprocess.run([VENV / "bin" / "python", *arguments], cwd=ROOT, check=False).returncode == 0
 
 
-def _run_pytest(group: Group, outcome: Outcome) -> None:
+def _run_pytest(group: Group, outcome: Outcome, *, is_shared: bool) -> None:
     REPORTS.mkdir(parents=True, exist_ok=True)
     report = REPORTS / f"{group.name}.xml"
     report.unlink(missing_ok=True)
-    say(f"running {group.name}: {' '.join(group.paths)}")
     paths = [path for path in group.paths if (ROOT / path).exists()]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, group.python_path))}
-    done = subprocess.run(
-        [group.python, "-m", "pytest", "-q", f"--junitxml={report}", *paths], cwd=ROOT, env=environment, check=False
-    )
+    command = [str(group.python), "-m", "pytest", "-q", f"--junitxml={report}", *paths]
+    title = f"running {group.name}: {' '.join(group.paths)}"
+    if is_shared:
+        log = report.with_suffix(".log")
+        with PROGRESS.step(title), log.open("w") as file:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, check=False, stdout=file, stderr=subprocess.STDOUT
+            )
+        print(f"{group.name}:\n{log.read_text()}", flush=True)
+    else:
+        PROGRESS.say(title)
+        done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     _read_report(report, outcome)
     if done.returncode and not outcome.failed:
         outcome.failed, outcome.note = 1, f"pytest ended with exit status {done.returncode}"

@@ -26,9 +26,9 @@ class EmulatorFaults:
         """Drop every connection of the only node and refuse new ones for a while; it comes back empty."""
         self._post({"kill_node": 0, "revive_after_seconds": revive_after_seconds})
 
-    def slow(self, seconds: float) -> None:
-        """Let every key-value answer come this much later."""
-        self._post({"slow_seconds": seconds})
+    def put_off_writes(self) -> None:
+        """Answer every write with "try again later"; reads work."""
+        self._post({"tmpfail": -1})
 
     def clear(self) -> None:
         """Behave well again; a killed node is waited for."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from couchbase_lm_operator import names
 from couchbase_lm_operator.core.pod_template.pod_script import pod_script
@@ -27,7 +28,12 @@ def restarts(kube: Kube, namespace: str, pod: str, container: str) -> int:
 
 def kill_container(kube: Kube, namespace: str, pod: str, container: str) -> None:
     """Send SIGKILL to the main process of a container of a pod that a test created."""
-    os.kill(_process(kube, namespace, pod, container), signal.SIGKILL)
+    os.kill(process(kube, namespace, pod, container), signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    """Say whether a process of the node still runs."""
+    return Path(f"/proc/{pid}").exists()
 
 
 class Loopback:
@@ -35,7 +41,7 @@ class Loopback:
 
     def __init__(self, kube: Kube, namespace: str, pod: str, through: str) -> None:
         """Enter by the network namespace of a container that goes on running."""
-        pid = _process(kube, namespace, pod, through)
+        pid = process(kube, namespace, pod, through)
         self._enter = ["nsenter", "--target", str(pid), "--net", "--", sys.executable, "-ISc", pod_script("health.py")]
 
     def is_lmcache_healthy(self) -> bool:
@@ -44,7 +50,8 @@ class Loopback:
         return asked.returncode == 0
 
 
-def _process(kube: Kube, namespace: str, pod: str, container: str) -> int:
+def process(kube: Kube, namespace: str, pod: str, container: str) -> int:
+    """Return the main process of a container that runs, as a pid of the node."""
     container_id = str(container_status(kube, namespace, pod, container)["containerID"]).rpartition("/")[2]
     listing = ["ctr", "-a", str(paths.CONTAINERD_SOCKET), "-n", "k8s.io", "tasks", "ls"]
     tasks = subprocess.run(listing, capture_output=True, text=True, check=True).stdout

@@ -19,7 +19,7 @@ from e2e.demo.kube import DemoError
 from e2e.demo.metrics import read_counters
 from e2e.demo.prompt import new_prompt
 from tests.journey.conftest import Installation
-from tests.journey.node_process import Loopback, kill_container, restarts
+from tests.journey.node_process import Loopback, is_running, kill_container, process, restarts
 from tests.journey.waiting import until
 
 LONGEST_WAIT_SECONDS = 45
@@ -28,6 +28,7 @@ LONGEST_WAIT_SECONDS = 45
 SHARED_MEMORY_WITHIN_SECONDS = 30
 ANSWERS_WITHIN_SECONDS = 90
 OUTAGE_SECONDS = 75
+DROPS_WITHIN_SECONDS = 6
 
 
 @pytest.mark.engine
@@ -102,6 +103,33 @@ def _shared_memory_since(installation: Installation, pod: str, earliest: datetim
     # longer than what is asked for, so that a failure tells how long it took
     until(is_told, 2 * SHARED_MEMORY_WITHIN_SECONDS, every_seconds=0.5)
     return found[0]
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_a_pod_that_is_deleted_stores_first_what_is_in_flight(installation: Installation) -> None:
+    place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
+    chunk_tokens = int(installation.resource()["status"]["model"]["chunkSize"])
+    engine = process(installation.kube, place, victim, names.CONTAINER_VLLM)
+    sidecar = process(installation.kube, place, victim, names.CONTAINER_LMCACHE)
+    prompt = new_prompt(tokens=1500)
+    installation.faults().put_off_writes()
+    with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url:
+        answer = ask(url, installation.served_model, prompt.text)
+
+    installation.kube.kubectl("delete", "pod", victim, "-n", place, "--wait=false")
+    until(lambda: not is_running(engine), 60, every_seconds=0.2)
+    # a server that does not wait ends within some seconds of its engine, and drops what it has not stored
+    time.sleep(DROPS_WITHIN_SECONDS)
+    assert is_running(sidecar), "it did not wait for its stores"
+    installation.faults().clear()
+    until(lambda: installation.kube.get("pod", victim, "-n", place) is None, 90)
+
+    with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
+        before = read_counters(installation.kube, place, other, url)
+        assert ask(url, installation.served_model, prompt.text).text == answer.text
+        loaded = read_counters(installation.kube, place, other, url).since(before).external_hit_tokens
+    assert loaded >= 0.9 * (answer.prompt_tokens // chunk_tokens) * chunk_tokens
 
 
 @pytest.mark.engine

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
+from e2e.bootstrap import VENV
 from e2e.testing import runner
-from e2e.testing.groups import Group
+from e2e.testing.groups import NODE, Group, Need
 from e2e.testing.runner import Outcome, print_summary
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TESTS = """
 import pytest
@@ -53,3 +52,71 @@ def test_a_skipped_test_is_named_with_its_reason(
     capsys.readouterr()
     assert print_summary([outcome]) == 1
     assert "test_moon.test_is_skipped: needs a moon" in capsys.readouterr().out
+
+
+def _group(
+    folder: Path, name: str, test: str, needs: tuple[Need, ...] = (), python: Path = VENV / "bin" / "python"
+) -> Group:
+    (folder / name).mkdir()
+    (folder / name / f"test_{name}.py").write_text(test)
+    return Group(name, (str(folder / name),), needs=needs, python=python)
+
+
+def test_groups_of_two_environments_run_side_by_side_and_what_needs_the_node_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "REPORTS", tmp_path)
+    monkeypatch.setattr(runner, "_met", lambda _need: True)
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    # each of the two ends only when the other has begun, and the one with the node only when both have ended
+    meet = """
+import pathlib, time
+HERE = pathlib.Path({folder!r})
+def test_meets():
+    (HERE / "{mine}").touch()
+    until = time.monotonic() + 60
+    while not (HERE / "{other}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(0.5)
+    (HERE / "{mine} ended").touch()
+"""
+    last = """
+import pathlib
+def test_is_last():
+    assert len(list(pathlib.Path({folder!r}).glob("* ended"))) == 2
+    assert False, "on purpose"
+"""
+    folder = str(tmp_path)
+    groups = [
+        _group(tmp_path, "node", last.format(folder=folder), needs=(NODE,)),
+        _group(tmp_path, "one", meet.format(folder=folder, mine="a", other="b")),
+        _group(tmp_path, "two", meet.format(folder=folder, mine="b", other="a"), python=other),
+    ]
+
+    outcomes = runner.run_groups(groups)
+
+    assert [(outcome.name, outcome.passed, outcome.failed) for outcome in outcomes] == [
+        ("node", 0, 1),
+        ("one", 1, 0),
+        ("two", 1, 0),
+    ]
+    shown = capfd.readouterr().out
+    assert "AssertionError: on purpose" in shown
+    assert shown.count("1 passed") == 2
+
+
+def test_a_need_that_cannot_be_met_fails_its_group_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "REPORTS", tmp_path)
+    passes = "def test_passes(): pass"
+    impossible = ("the impossible", ["-c", "raise SystemExit(1)"])
+    groups = [_group(tmp_path, "cannot", passes, needs=(impossible,)), _group(tmp_path, "can", passes)]
+    outcomes = runner.run_groups(groups)
+    assert [(outcome.passed, outcome.failed, outcome.note) for outcome in outcomes] == [
+        (0, 1, "could not prepare the impossible"),
+        (1, 0, ""),
+    ]
