@@ -29,6 +29,8 @@ SHARED_MEMORY_WITHIN_SECONDS = 30
 ANSWERS_WITHIN_SECONDS = 90
 OUTAGE_SECONDS = 75
 DROPS_WITHIN_SECONDS = 6
+# of a grace period of 120 s
+STARTING_POD_ENDS_WITHIN_SECONDS = 60
 
 
 @pytest.mark.engine
@@ -130,6 +132,29 @@ def test_a_pod_that_is_deleted_stores_first_what_is_in_flight(installation: Inst
         assert ask(url, installation.served_model, prompt.text).text == answer.text
         loaded = read_counters(installation.kube, place, other, url).since(before).external_hit_tokens
     assert loaded >= 0.9 * (answer.prompt_tokens // chunk_tokens) * chunk_tokens
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_a_pod_that_still_starts_does_not_use_up_its_grace_period(installation: Installation) -> None:
+    kube, place, name = installation.kube, installation.place.name, installation.workload.name
+    pods = set(installation.workload.pods())
+    resource = f"{names.SHORT_NAME}/{name}"
+    logs = ("logs", "-n", place, "-c", names.CONTAINER_VLLM)
+
+    def loading() -> list[str]:
+        new = set(installation.workload.pods()) - pods
+        return [pod for pod in new if "Starting to load model" in kube.kubectl(*logs, pod, check=False)]
+
+    kube.kubectl("scale", resource, "-n", place, f"--replicas={len(pods) + 1}")
+    try:
+        until(lambda: bool(loading()), 180, every_seconds=0.5)
+        (starting,) = loading()
+    finally:
+        kube.kubectl("scale", resource, "-n", place, f"--replicas={len(pods)}")
+
+    until(lambda: kube.get("pod", starting, "-n", place) is None, STARTING_POD_ENDS_WITHIN_SECONDS)
+    assert set(installation.workload.pods()) == pods
 
 
 @pytest.mark.engine

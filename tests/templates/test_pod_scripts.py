@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -135,6 +137,74 @@ def test_a_server_that_goes_while_it_is_waited_for_ends_the_wait(server: Server)
 def test_it_never_fails_on_an_answer_it_does_not_know(server: Server, body: bytes) -> None:
     server.body = body
     assert drain(closed_port(), server.port, 60).wait(20) == 0
+
+
+# A process that starts like vLLM: deaf to SIGTERM until it serves, and ended by the end of its engine's processes.
+ENGINE = """
+import http.server, signal, subprocess, sys, time
+port, is_up = int(sys.argv[1]), sys.argv[2] == "up"
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+engine = subprocess.Popen(["sh", "-c", "sleep 600; true"])
+print("started", flush=True)
+if not is_up:
+    sys.exit(engine.wait())
+server = http.server.HTTPServer(("127.0.0.1", port), http.server.BaseHTTPRequestHandler)
+print("serves", flush=True)
+server.serve_forever()
+"""
+AS_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+ENTER = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+
+
+class Container:
+    """Processes with a numbering of their own, of which the first is the engine's."""
+
+    def __init__(self, port: int, state: str) -> None:
+        apart = ["unshare", *AS_ROOT, "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = [*apart, sys.executable, "-ISc", ENGINE, str(port), state]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "started\n"
+        if state == "up":
+            assert self.process.stdout.readline() == "serves\n"
+
+    def stop(self, port: int, serving_seconds: float) -> subprocess.Popen[bytes]:
+        """Run the script beside the first process, as a container runtime does."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        enter = ["nsenter", "--target", children.split()[0], *ENTER, "--pid", "--mount", "--"]
+        arguments = [str(port), str(serving_seconds)]
+        return subprocess.Popen([*enter, sys.executable, "-ISc", pod_script("stop_engine.py"), *arguments])
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def test_an_engine_that_does_not_serve_yet_is_ended_with_all_its_processes() -> None:
+    port = closed_port()
+    container = Container(port, "starting")
+    try:
+        stopping = container.stop(port, 60)
+        assert container.process.wait(20) != 0
+        assert stopping.wait(20) != 0  # it has gone with the container
+    finally:
+        container.close()
+
+
+def test_an_engine_that_serves_goes_on_for_the_time_that_endpoints_need() -> None:
+    port = closed_port()
+    container = Container(port, "up")
+    try:
+        started = time.monotonic()
+        assert container.stop(port, 2).wait(20) == 0
+        assert time.monotonic() - started >= 2
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            assert container.process.poll() is None
+    finally:
+        container.close()
 
 
 def probe(port: int) -> subprocess.CompletedProcess[str]:

@@ -301,7 +301,7 @@ def test_termination_leaves_time_for_requests_then_stores() -> None:
     spec = pod_spec(manifests)
     vllm, lmcache = container(manifests, "vllm"), container(manifests, "lmcache")
     assert spec["terminationGracePeriodSeconds"] == 120
-    removal = vllm["lifecycle"]["preStop"]["sleep"]["seconds"]
+    removal = int(vllm["lifecycle"]["preStop"]["exec"]["command"][-1])
     finish = int(flag_value(vllm, "--shutdown-timeout"))
     drain = lmcache["lifecycle"]["preStop"]["exec"]["command"]
     assert drain[-3:] == ["8000", "18080", "60"]

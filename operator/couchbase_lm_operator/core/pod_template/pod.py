@@ -73,7 +73,13 @@ def pod(inputs: PodInputs) -> Pod:
         probe_command=(spec.engine.python, "-ISc", pod_script("health.py"), str(names.LMCACHE_HTTP_PORT)),
         drain_command=(spec.engine.python, "-ISc", pod_script("drain.py"), *ports, str(times.drain_seconds)),
         warmup_command=_warmup_command(inputs),
-        endpoint_removal_seconds=times.endpoint_removal_seconds,
+        stop_command=(
+            spec.engine.python,
+            "-ISc",
+            pod_script("stop_engine.py"),
+            ports[0],
+            str(times.endpoint_removal_seconds),
+        ),
         scheduling=_scheduling(spec),
     )
 

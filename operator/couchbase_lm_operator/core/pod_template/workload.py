@@ -50,7 +50,7 @@ class Pod:
     probe_command: tuple[str, ...]
     drain_command: tuple[str, ...]
     warmup_command: tuple[str, ...]
-    endpoint_removal_seconds: int
+    stop_command: tuple[str, ...]
     scheduling: Part
 
 
