@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
+from conftest import PASSWORD, USERNAME, Place
 from lmcache_parts import KIB, Driver, L1Memory, create_adapter, keys
 from observing import is_healthy, wait_until
-from test_one_node_down import is_alive
+from three_nodes import COLLECTION, is_alive, running_three_nodes
 
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.credentials import Credentials
@@ -19,7 +19,7 @@ from couchbase_lm_cache.transports import open_transport
 from e2e.couchbase_emulator.kv import document_commands
 from e2e.couchbase_emulator.kv.opcodes import Status
 from e2e.couchbase_emulator.kv.session import Session
-from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+from e2e.couchbase_emulator.running import RunningEmulator
 
 SHORT = 1
 SIZE, COUNT = 512 * KIB, 120
@@ -38,15 +38,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningEmulator]:
         return struck(session, temporary, out_of_memory) if session.node.index == SHORT else None
 
     monkeypatch.setattr(document_commands, "_struck", struck_there)
-    with running_emulator(nodes=3) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "nodes")
+    with running_three_nodes() as emulator:
         yield emulator
 
 
 @pytest.fixture(params=["direct", "sdk"])
 def place(cluster: RunningEmulator, request: pytest.FixtureRequest) -> Place:
-    return Place(cluster, "nodes", request.param)
+    return Place(cluster, COLLECTION, request.param)
 
 
 @pytest.fixture

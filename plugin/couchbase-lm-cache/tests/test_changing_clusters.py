@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BUCKET, SCOPE, OpenAdapter, Place, prepare
+from conftest import BUCKET, SCOPE, OpenAdapter, Place
 from lmcache_parts import KIB, MIB, Driver, L1Memory, content, create_adapter, key, keys
 from observing import is_healthy, wait_until
+from three_nodes import COLLECTION, running_three_nodes
 
-from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+from e2e.couchbase_emulator.running import RunningEmulator
 
 COUNT = 24
 CHANGES_SECONDS = 5.0
@@ -46,10 +47,8 @@ class Nodes:
 
 @pytest.fixture(params=["direct", "direct with TLS", "sdk"])
 def three_nodes(request: pytest.FixtureRequest) -> Iterator[tuple[RunningEmulator, Driver]]:
-    with running_emulator(nodes=3, tls="TLS" in request.param) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "three")
-        params = Place(emulator, "three", request.param.split()[0]).params
+    with running_three_nodes(tls="TLS" in request.param) as emulator:
+        params = Place(emulator, COLLECTION, request.param.split()[0]).params
         if emulator.options.tls:
             params |= {"connection_string": emulator.tls_connection_string, "tls_ca_file": str(emulator.ca_path)}
         # Without checksums nothing but the transport itself stands between damage and L1.

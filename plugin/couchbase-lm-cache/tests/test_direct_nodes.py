@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
+from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place
 from hypothesis import given
 from hypothesis import strategies as st
+from three_nodes import COLLECTION, running_three_nodes
 
 from couchbase_lm_cache import transports
 from couchbase_lm_cache.buffers import GuardedBuffer
@@ -25,7 +26,7 @@ from couchbase_lm_cache.errors import ConnectError
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 from couchbase_lm_cache.sharding import checksum
 from couchbase_lm_cache.transport import Outcome, ShardRead, ShardWrite, Transport
-from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+from e2e.couchbase_emulator.running import RunningEmulator
 
 KIB = 1024
 COUNT = 60
@@ -35,14 +36,12 @@ CREDENTIALS = Credentials(USERNAME, PASSWORD)
 
 @pytest.fixture
 def cluster() -> Iterator[RunningEmulator]:
-    with running_emulator(nodes=3) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "nodes")
+    with running_three_nodes() as emulator:
         yield emulator
 
 
 def settings_for(emulator: RunningEmulator, **changes: object) -> CouchbaseLMCacheConfig:
-    params = Place(emulator, "nodes", "direct").params
+    params = Place(emulator, COLLECTION, "direct").params
     return CouchbaseLMCacheConfig.from_dict(params | changes, environ={})
 
 
@@ -161,9 +160,9 @@ def test_what_is_refused_for_a_moment_is_tried_again_within_the_time(
 def test_a_collection_made_again_is_found_under_its_new_number(cluster: RunningEmulator, transport: Transport) -> None:
     content = Content()
     assert content.write(transport) == [Outcome.OK] * COUNT
-    cluster.drop_collection(BUCKET, SCOPE, "nodes")
+    cluster.drop_collection(BUCKET, SCOPE, COLLECTION)
     assert transport.exists(["k0"], SECONDS) == [Outcome.DENIED]
-    cluster.create_collection(BUCKET, SCOPE, "nodes")
+    cluster.create_collection(BUCKET, SCOPE, COLLECTION)
     assert content.read(transport) == [Outcome.MISSING] * COUNT
     assert content.write(transport) == [Outcome.OK] * COUNT
 

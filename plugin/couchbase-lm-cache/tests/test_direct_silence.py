@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
+from conftest import PASSWORD, USERNAME, Place
+from three_nodes import COLLECTION, running_three_nodes
 
 from couchbase_lm_cache.credentials import Credentials
 from couchbase_lm_cache.direct.addresses import parse_connection_string
@@ -20,7 +21,6 @@ from couchbase_lm_cache.direct.name_lookup import look_up
 from couchbase_lm_cache.direct.stream import ConnectionLostError, Stream
 from couchbase_lm_cache.direct.topology import Topology
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
-from e2e.couchbase_emulator.running import running_emulator
 
 SECONDS = 10.0
 
@@ -173,16 +173,14 @@ def test_a_place_that_cannot_be_is_like_one_that_does_not_answer(node: Node) -> 
 
 
 def test_a_silent_node_leaves_time_to_ask_the_others_for_a_new_map() -> None:
-    with running_emulator(nodes=3) as cluster, socket.create_server(("127.0.0.1", 0)) as silent:
-        prepare(cluster)
-        cluster.create_collection(BUCKET, SCOPE, "silent")
+    with running_three_nodes() as cluster, socket.create_server(("127.0.0.1", 0)) as silent:
         ports = [port for _, port in cluster.kv_addresses]
         # Nodes are asked in the order of their names: the silent one first.
         cluster.set_alternate_address(0, "127.0.0.1", {"kv": silent.getsockname()[1]})
         for index in (1, 2):
             cluster.set_alternate_address(index, "localhost", {"kv": ports[index]})
         text = f"couchbase://127.0.0.1:{ports[1]}?network=external"
-        params = Place(cluster, "silent", "direct").params | {"connection_string": text}
+        params = Place(cluster, COLLECTION, "direct").params | {"connection_string": text}
         settings = CouchbaseLMCacheConfig.from_dict(params, environ={})
         topology = Topology(settings, Credentials(USERNAME, PASSWORD), parse_connection_string(text), None)
         topology.bootstrap(time.monotonic() + SECONDS)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
+from conftest import PASSWORD, USERNAME, Place
 from lmcache_parts import MIB, Driver, L1Memory, content, create_adapter, keys
+from three_nodes import COLLECTION, running_three_nodes
 
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.credentials import Credentials
@@ -27,7 +28,7 @@ from couchbase_lm_cache.document_flags import BINARY_FLAGS
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 from couchbase_lm_cache.transport import Outcome, ShardRead, ShardWrite
 from couchbase_lm_cache.transports import open_transport
-from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+from e2e.couchbase_emulator.running import RunningEmulator
 from e2e.couchbase_emulator.tls import TlsFiles, ensure_tls_files
 
 SECONDS = 10.0
@@ -227,14 +228,12 @@ def test_cutting_off_what_is_closed_does_not_reach_who_has_its_descriptor_now(se
 
 @pytest.fixture
 def cluster() -> Iterator[RunningEmulator]:
-    with running_emulator(nodes=3, tls=True) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "tls")
+    with running_three_nodes(tls=True) as emulator:
         yield emulator
 
 
 def params_for(cluster: RunningEmulator) -> dict[str, object]:
-    return Place(cluster, "tls", "direct").params | {
+    return Place(cluster, COLLECTION, "direct").params | {
         "connection_string": cluster.tls_connection_string,
         "tls_ca_file": str(cluster.ca_path),
         "checksum": "none",

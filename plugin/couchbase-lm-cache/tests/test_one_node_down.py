@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-import zlib
 from collections.abc import Iterator
 
 import pytest
-from conftest import BUCKET, SCOPE, Place, prepare
-from lmcache.v1.distributed.api import ObjectKey
+from conftest import Place
 from lmcache_parts import KIB, Driver, L1Memory, content, create_adapter, keys
 from observing import count, is_healthy, wait_until
+from three_nodes import COLLECTION, is_alive, running_three_nodes
 
-from couchbase_lm_cache.keys import object_key, shard_key
-from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+from e2e.couchbase_emulator.running import RunningEmulator
 
 DEAD = 1
 SIZE, COUNT = 512 * KIB, 120
@@ -24,15 +22,13 @@ STORE_DEADLINE_SECONDS = 4 * TASK_DEADLINE_SECONDS
 
 @pytest.fixture
 def cluster() -> Iterator[RunningEmulator]:
-    with running_emulator(nodes=3) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "nodes")
+    with running_three_nodes() as emulator:
         yield emulator
 
 
 @pytest.fixture(params=["direct", "sdk"])
 def place(cluster: RunningEmulator, request: pytest.FixtureRequest) -> Place:
-    return Place(cluster, "nodes", request.param)
+    return Place(cluster, COLLECTION, request.param)
 
 
 @pytest.fixture
@@ -43,26 +39,11 @@ def driver(place: Place) -> Iterator[Driver]:
     adapter.close()
 
 
-def is_alive(place: Place, name: ObjectKey, *, shards: int, dead: int = DEAD) -> bool:
-    """Say whether all documents of an object belong to nodes that are up."""
-    owners = place.emulator.call(lambda emulator: list(emulator.cluster.buckets[BUCKET].documents.owners))
-    key = object_key(
-        "",
-        model_name=name.model_name,
-        kv_rank=name.kv_rank,
-        object_group_id=name.object_group_id,
-        chunk_hash=name.chunk_hash,
-        cache_salt=name.cache_salt,
-    )
-    documents = [key, *(shard_key(key, index) for index in range(shards))]
-    return all(owners[(zlib.crc32(one.encode()) >> 16 & 0x7FFF) % len(owners)] != dead for one in documents)
-
-
 def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
     l1: L1Memory, place: Place, driver: Driver
 ) -> None:
     names, objects = keys(COUNT), l1.filled(*[SIZE] * COUNT)
-    alive = [is_alive(place, name, shards=1) for name in names]
+    alive = [is_alive(place, name, shards=1, dead=DEAD) for name in names]
     assert COUNT / 4 < sum(alive) < COUNT
     place.emulator.kill_node(DEAD)
 
@@ -86,8 +67,8 @@ def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
 def test_stores_go_on_beside_those_that_wait_for_a_node(l1: L1Memory, place: Place, driver: Driver) -> None:
     """More tasks than there are threads that store."""
     names = keys(400)
-    dead = [name for name in names if not is_alive(place, name, shards=1)][:12]
-    live = [name for name in names if is_alive(place, name, shards=1)][:4]
+    dead = [name for name in names if not is_alive(place, name, shards=1, dead=DEAD)][:12]
+    live = [name for name in names if is_alive(place, name, shards=1, dead=DEAD)][:4]
     place.emulator.kill_node(DEAD)
     hopeless = [driver.adapter.submit_store_task([name], l1.filled(SIZE)) for name in dead]
     begun = time.monotonic()
@@ -111,8 +92,8 @@ def test_a_node_that_comes_back_soon_gets_what_was_meant_for_it(l1: L1Memory, pl
 def test_requests_for_objects_of_the_dead_node_alone_are_no_outage(l1: L1Memory, place: Place, driver: Driver) -> None:
     names = keys(60)
     assert driver.store(names, l1.filled(*[KIB] * len(names))).is_successful()
-    live = [name for name in names if is_alive(place, name, shards=1)]
-    dead = [name for name in names if not is_alive(place, name, shards=0)]
+    live = [name for name in names if is_alive(place, name, shards=1, dead=DEAD)]
+    dead = [name for name in names if not is_alive(place, name, shards=0, dead=DEAD)]
     place.emulator.kill_node(DEAD)
     # From the first moment on, before and after the connection has noticed the node.
     for turn in range(4):
@@ -142,7 +123,7 @@ def test_a_node_that_says_nothing_costs_no_more_than_one_that_is_gone(
     ports = [port for _, port in cluster.kv_addresses]
     for index, port in enumerate([silent_port, *ports[1:]]):
         cluster.set_alternate_address(index, "127.0.0.1", {"kv": port})
-    place = Place(cluster, "nodes", "direct")
+    place = Place(cluster, COLLECTION, "direct")
     text = f"couchbase://127.0.0.1:{ports[1]}?network=external"
     driver = Driver(create_adapter(place.params | {"connection_string": text}))
     wait_until(lambda: not is_healthy(driver), "noticing the node")

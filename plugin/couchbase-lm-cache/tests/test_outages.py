@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from conftest import BUCKET, SCOPE, OpenAdapter, Place, prepare
+from conftest import OpenAdapter, Place
 from lmcache_parts import KIB, MIB, Driver, L1Memory, content, create_adapter, key, keys
 from observing import is_healthy, wait_until
-
-from e2e.couchbase_emulator.running import running_emulator
+from three_nodes import COLLECTION, running_three_nodes
 
 NEXT_REQUEST_SECONDS = 5.0  # a probe each second, and what it takes to connect anew
 
@@ -83,10 +82,8 @@ def test_calls_cut_short_by_a_deadline_are_not_taken_for_an_outage(
 @pytest.mark.usefixtures("eager_probes")
 @pytest.mark.parametrize("transport", ["direct", "sdk"])
 def test_one_of_three_nodes_down_costs_only_what_is_on_it(l1: L1Memory, transport: str) -> None:
-    with running_emulator(nodes=3) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "three")
-        params = Place(emulator, "three", transport).params
+    with running_three_nodes() as emulator:
+        params = Place(emulator, COLLECTION, transport).params
         driver = Driver(create_adapter(params | {"kv_timeout_seconds": 2.0, "task_deadline_seconds": 5.0}))
         source, target = l1.filled(*[KIB] * 60), l1.take(*[KIB] * 60)
         assert driver.store(keys(60), source).is_successful()

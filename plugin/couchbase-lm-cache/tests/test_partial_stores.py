@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import BUCKET, SCOPE, Place, prepare
+from conftest import Place
 from lmcache_parts import Driver, L1Memory, content, create_adapter, keys
+from three_nodes import COLLECTION, running_three_nodes
 
-from e2e.couchbase_emulator.running import RunningEmulator, running_emulator
+from e2e.couchbase_emulator.running import RunningEmulator
 
 KIB = 1024
 COUNT = 60
@@ -17,16 +18,14 @@ COUNT = 60
 
 @pytest.fixture
 def cluster() -> Iterator[RunningEmulator]:
-    with running_emulator(nodes=3) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "nodes")
+    with running_three_nodes() as emulator:
         yield emulator
 
 
 @pytest.fixture(params=["direct", "sdk"])
 def driver(cluster: RunningEmulator, request: pytest.FixtureRequest) -> Iterator[Driver]:
     adapter = create_adapter(
-        Place(cluster, "nodes", request.param).params | {"kv_timeout_seconds": 1.0, "task_deadline_seconds": 2.0}
+        Place(cluster, COLLECTION, request.param).params | {"kv_timeout_seconds": 1.0, "task_deadline_seconds": 2.0}
     )
     yield Driver(adapter)
     adapter.close()

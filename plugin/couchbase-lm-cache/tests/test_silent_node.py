@@ -10,7 +10,7 @@ from conftest import BUCKET, PASSWORD, SCOPE, USERNAME, Place, prepare
 from lmcache.v1.distributed.api import ObjectKey
 from lmcache_parts import KIB, Driver, L1Memory, bits, create_adapter, keys
 from observing import is_healthy, wait_until
-from test_one_node_down import is_alive
+from three_nodes import COLLECTION, is_alive, running_three_nodes
 
 from couchbase_lm_cache.credentials import Credentials
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
@@ -55,16 +55,14 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
 
 @pytest.fixture
 def cluster(silence: Silence) -> Iterator[RunningEmulator]:
-    with running_emulator(nodes=3) as emulator:
-        prepare(emulator)
-        emulator.create_collection(BUCKET, SCOPE, "silent")
+    with running_three_nodes() as emulator:
         yield emulator
         silence.nodes.clear()
 
 
 @pytest.fixture(params=["direct", "sdk"])
 def place(cluster: RunningEmulator, request: pytest.FixtureRequest) -> Place:
-    return Place(cluster, "silent", request.param)
+    return Place(cluster, COLLECTION, request.param)
 
 
 @pytest.fixture
@@ -107,7 +105,7 @@ def test_lookups_do_not_pile_up_behind_a_node_that_says_nothing(
     for name, item in zip(names, places, strict=True):
         driver.adapter.submit_load_task([name], [item])
 
-    alive = [is_alive(place, name, shards=0) for name in names]
+    alive = [is_alive(place, name, shards=0, dead=SILENT) for name in names]
     answers = []
     for answer in look_up_steadily(driver, names):
         answers.append(answer)
