@@ -136,24 +136,28 @@ def test_a_pod_that_is_deleted_stores_first_what_is_in_flight(installation: Inst
 
 @pytest.mark.engine
 @pytest.mark.timeout(600)
-def test_a_pod_that_still_starts_does_not_use_up_its_grace_period(installation: Installation) -> None:
+@pytest.mark.parametrize(
+    ("container", "sign"), [(names.CONTAINER_LMCACHE, "LMCache"), (names.CONTAINER_VLLM, "Starting to load model")]
+)
+def test_a_pod_that_still_starts_does_not_use_up_its_grace_period(
+    installation: Installation, container: str, sign: str
+) -> None:
     kube, place, name = installation.kube, installation.place.name, installation.workload.name
     pods = set(installation.workload.pods())
-    resource = f"{names.SHORT_NAME}/{name}"
-    logs = ("logs", "-n", place, "-c", names.CONTAINER_VLLM)
+    resource, logs = f"{names.SHORT_NAME}/{name}", ("logs", "-n", place, "-c", container)
 
-    def loading() -> list[str]:
+    def starting() -> list[str]:
         new = set(installation.workload.pods()) - pods
-        return [pod for pod in new if "Starting to load model" in kube.kubectl(*logs, pod, check=False)]
+        return [pod for pod in new if sign in kube.kubectl(*logs, pod, check=False)]
 
     kube.kubectl("scale", resource, "-n", place, f"--replicas={len(pods) + 1}")
     try:
-        until(lambda: bool(loading()), 180, every_seconds=0.5)
-        (starting,) = loading()
+        until(lambda: bool(starting()), 180, every_seconds=0.5)
+        (pod,) = starting()
     finally:
         kube.kubectl("scale", resource, "-n", place, f"--replicas={len(pods)}")
 
-    until(lambda: kube.get("pod", starting, "-n", place) is None, STARTING_POD_ENDS_WITHIN_SECONDS)
+    until(lambda: kube.get("pod", pod, "-n", place) is None, STARTING_POD_ENDS_WITHIN_SECONDS)
     assert set(installation.workload.pods()) == pods
 
 

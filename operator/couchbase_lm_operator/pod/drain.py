@@ -3,7 +3,8 @@
 On SIGTERM the server drops stores that are queued. Kubernetes runs the preStop hooks of all containers at
 the start of termination and stops native sidecars last, so this wait covers vLLM's draining too. It ends
 after ``limit`` seconds at the latest, and never fails the termination. A server that is too busy to answer
-has stores left; only one whose port is closed is gone.
+has stores left. One that does not listen yet is waited for: the first process of a container ignores SIGTERM
+until it has a handler, so that the server would start and stay until the grace period is over.
 
 Arguments: vLLM's port, the server's HTTP port, the limit in seconds.
 """
@@ -27,18 +28,17 @@ def is_open(port: int) -> bool:
 
 
 def has_stores_left(port: int) -> bool:
-    """Say whether stores are queued or in flight, or the server is too busy to tell.
+    """Say whether stores are queued or in flight, or the server is too busy or too young to tell.
 
-    A server that is gone, or that counts in a way that this script does not know, has none to wait for.
+    One that counts in a way that this script does not know has none to wait for. One that has ended takes this
+    script with it.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/status")
         answer = connection.getresponse().read()
-    except ConnectionRefusedError:
-        return False
     except (OSError, http.client.HTTPException):
-        return True  # no answer in time, or cut off: the next look tells whether it is gone
+        return True
     finally:
         connection.close()
     try:
