@@ -18,7 +18,7 @@ env-engine: env ## the environment with vLLM (CPU), LMCache and the model, in th
 demo: env ## the main job from nothing: node, images, operator, two vLLM pods, one shared cache
 	@$(PY) -m e2e.demo up --cluster "$(or $(CLUSTER),local)" --image-registry "$(IMAGE_REGISTRY)"
 
-demo-down: env ## remove exactly what `make demo` made
+demo-down: env ## remove exactly what `make demo` made in the cluster, and the node if it started it
 	@$(PY) -m e2e.demo down
 
 test: env ## all tests from nothing, unit to cluster
