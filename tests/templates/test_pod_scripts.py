@@ -143,71 +143,60 @@ def test_it_never_fails_on_an_answer_it_does_not_know(server: Server, body: byte
 
 
 # A process that starts like vLLM: deaf to SIGTERM until it serves, and ended by the end of its engine's processes.
-ENGINE = """
-import http.server, signal, subprocess, sys, time
-port, is_up = int(sys.argv[1]), sys.argv[2] == "up"
+STARTING = """
+import signal, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 engine = subprocess.Popen(["sh", "-c", "sleep 600; true"])
 print("started", flush=True)
-if not is_up:
-    sys.exit(engine.wait())
-server = http.server.HTTPServer(("127.0.0.1", port), http.server.BaseHTTPRequestHandler)
-print("serves", flush=True)
-server.serve_forever()
+sys.exit(engine.wait())
 """
 AS_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ENTER = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
 
 
-class Container:
-    """Processes with a numbering of their own, of which the first is the engine's."""
-
-    def __init__(self, port: int, state: str) -> None:
-        apart = ["unshare", *AS_ROOT, "--pid", "--fork", "--kill-child", "--mount-proc"]
-        command = [*apart, sys.executable, "-ISc", ENGINE, str(port), state]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "started\n"
-        if state == "up":
-            assert self.process.stdout.readline() == "serves\n"
-
-    def stop(self, port: int, serving_seconds: float) -> subprocess.Popen[bytes]:
-        """Run the script beside the first process, as a container runtime does."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        enter = ["nsenter", "--target", children.split()[0], *ENTER, "--pid", "--mount", "--"]
-        arguments = [str(port), str(serving_seconds)]
-        return subprocess.Popen([*enter, sys.executable, "-ISc", pod_script("stop_engine.py"), *arguments])
-
-    def close(self) -> None:
-        """End whatever still runs."""
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+def stop(port: int, serving_seconds: float, limit_seconds: float, beside: int | None = None) -> subprocess.Popen[bytes]:
+    """Run the script, with ``beside`` among the processes of a container, as its runtime does."""
+    enter = [] if beside is None else ["nsenter", "--target", str(beside), *ENTER, "--pid", "--mount", "--"]
+    arguments = [str(port), str(serving_seconds), str(limit_seconds)]
+    return subprocess.Popen([*enter, sys.executable, "-ISc", pod_script("stop_engine.py"), *arguments])
 
 
 def test_an_engine_that_does_not_serve_yet_is_ended_with_all_its_processes() -> None:
-    port = closed_port()
-    container = Container(port, "starting")
+    apart = ["unshare", *AS_ROOT, "--pid", "--fork", "--kill-child", "--mount-proc"]
+    container = subprocess.Popen([*apart, sys.executable, "-ISc", STARTING], stdout=subprocess.PIPE, text=True)
     try:
-        stopping = container.stop(port, 60)
-        assert container.process.wait(20) != 0
+        assert container.stdout is not None
+        assert container.stdout.readline() == "started\n"
+        (first,) = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
+        stopping = stop(closed_port(), 60, 60, beside=int(first))
+        assert container.wait(20) != 0
         assert stopping.wait(20) != 0  # it has gone with the container
     finally:
-        container.close()
+        container.kill()
+        container.wait()
+        if container.stdout is not None:
+            container.stdout.close()
 
 
-def test_an_engine_that_serves_goes_on_for_the_time_that_endpoints_need() -> None:
-    port = closed_port()
-    container = Container(port, "up")
-    try:
-        started = time.monotonic()
-        assert container.stop(port, 2).wait(20) == 0
-        assert time.monotonic() - started >= 2
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            assert container.process.poll() is None
-    finally:
-        container.close()
+def test_requests_may_come_for_a_while_and_are_then_finished(engine: Engine) -> None:
+    stopping = stop(engine.port, 1, 60)
+    with pytest.raises(subprocess.TimeoutExpired):
+        stopping.wait(1)
+    engine.running = 1
+    with pytest.raises(subprocess.TimeoutExpired):
+        stopping.wait(3)
+    engine.running, engine.waiting = 0, 1
+    with pytest.raises(subprocess.TimeoutExpired):
+        stopping.wait(2)
+    engine.waiting = 0
+    assert stopping.wait(10) == 0
+
+
+@pytest.mark.parametrize("metrics", [None, "", "vllm:num_requests_running 1e0\nvllm:num_requests_waiting 0\n"])
+def test_requests_without_an_end_are_left_at_the_limit(engine: Engine, metrics: str | None) -> None:
+    engine.metrics, started = metrics, time.monotonic()
+    assert stop(engine.port, 0, 2).wait(20) == 0
+    assert 2 <= time.monotonic() - started < 12
 
 
 def probe(port: int) -> subprocess.CompletedProcess[str]:
@@ -230,13 +219,20 @@ class Engine:
 
     def __init__(self) -> None:
         self.health, self.completion = 200, 200
+        self.running, self.waiting = 0, 0
+        self.metrics: str | None = 'vllm:num_requests_running{{engine="0"}} {}\nvllm:num_requests_waiting {}.0\n'
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         owner = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.send_response(owner.health)
+                if self.path == "/metrics" and owner.metrics is not None:
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(owner.metrics.format(owner.running, owner.waiting).encode())
+                    return
+                self.send_response(owner.health if self.path == "/health" else 404)
                 self.end_headers()
 
             def do_POST(self) -> None:
@@ -263,9 +259,16 @@ def engine() -> Iterator[Engine]:
     engine.http.server_close()
 
 
-def warm_up(port: int, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-ISc", pod_script("warmup.py"), str(port), "served", "257"]
+def warm_up(port: int, startup_seconds: float = 1e9, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-ISc", pod_script("warmup.py"), str(port), "served", "257", str(startup_seconds)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_an_engine_whose_time_to_start_is_over_is_not_asked_for_another_long_prompt(engine: Engine) -> None:
+    late = warm_up(engine.port, startup_seconds=0)
+    assert late.returncode == 1
+    assert "within 0 s of its start" in late.stderr
+    assert engine.asked == []
 
 
 def test_an_engine_is_started_once_it_answered_a_prompt_of_a_full_chunk(engine: Engine) -> None:

@@ -11,6 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from couchbase_lm_operator.core.pod_template.pod import grace_times
 from couchbase_lm_operator.core.render import render
 from tests.core.planning import (
     QWEN3_8B,
@@ -301,11 +302,20 @@ def test_termination_leaves_time_for_requests_then_stores() -> None:
     spec = pod_spec(manifests)
     vllm, lmcache = container(manifests, "vllm"), container(manifests, "lmcache")
     assert spec["terminationGracePeriodSeconds"] == 120
-    removal = int(vllm["lifecycle"]["preStop"]["exec"]["command"][-1])
-    finish = int(flag_value(vllm, "--shutdown-timeout"))
+    removal, finish = (int(value) for value in vllm["lifecycle"]["preStop"]["exec"]["command"][-2:])
+    shutdown = int(flag_value(vllm, "--shutdown-timeout"))
     drain = lmcache["lifecycle"]["preStop"]["exec"]["command"]
-    assert drain[-3:] == ["8000", "18080", "60"]
-    assert removal + finish < int(drain[-1]) < 120
+    assert drain[-3:-1] == ["8000", "18080"]
+    assert (removal, finish, shutdown, int(drain[-1])) == (5, 79, 5, 90)
+
+
+@pytest.mark.parametrize("total", [10, 11, 20, 30, 59, 60, 120, 600, 86400])
+def test_any_grace_period_is_shared_out_in_order(total: int) -> None:
+    times = grace_times(f"{total}s")
+    assert 0 < times.endpoint_removal_seconds < times.finish_seconds
+    assert times.shutdown_seconds > 0
+    assert times.finish_seconds + times.shutdown_seconds < times.drain_seconds < times.total_seconds
+    assert times.finish_seconds >= total / 2
 
 
 def test_startup_may_take_as_long_as_the_spec_says() -> None:
@@ -318,7 +328,7 @@ def test_startup_may_take_as_long_as_the_spec_says() -> None:
 def test_an_engine_is_started_by_a_prompt_of_one_full_chunk() -> None:
     manifests = rendered(spec_of(cache={"chunkSize": 512}), QWEN3_8B)
     probe = container(manifests, "vllm")["startupProbe"]
-    assert probe["exec"]["command"][-2:] == ["Qwen/Qwen3-8B", "513"]
+    assert probe["exec"]["command"][-3:] == ["Qwen/Qwen3-8B", "513", "1800"]
     assert probe["timeoutSeconds"] > 110
 
 

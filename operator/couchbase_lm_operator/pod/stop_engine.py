@@ -1,16 +1,22 @@
-"""preStop of vLLM: serve on until nobody is sent here any more, or end an engine that does not serve yet.
+"""preStop of vLLM: serve until all requests are answered, or end an engine that does not serve yet.
 
-vLLM loses the SIGTERM that comes while it starts: at first it has no handler, and the first process of a
-container ignores such a signal; later what its handler raises (0.32, entrypoints/launchers/api_server/entry.py)
-is swallowed while it waits for its engine. It would then start, and stay until the grace period is over.
-Without the processes of its engine its start fails, which ends the container.
+Requests come on connections that are open already, also after the endpoints have forgotten this pod, and vLLM
+(0.32) answers those that come after SIGTERM with nothing and status 200. So it is told to end when it is idle, and
+after ``limit`` seconds in any case.
 
-Arguments: vLLM's port, for how many seconds requests may still be sent here.
+It loses the SIGTERM that comes while it starts: at first it has no handler, and the first process of a container
+ignores such a signal; later what its handler raises (entrypoints/launchers/api_server/entry.py) is swallowed while
+it waits for its engine. It would then start, and stay until the grace period is over. Without the processes of its
+engine its start fails, which ends the container.
+
+Arguments: vLLM's port, for how many seconds requests may still be sent here, the limit in seconds.
 """
 
 import contextlib
+import http.client
 import os
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -18,15 +24,31 @@ import time
 
 POLL_SECONDS = 0.5
 FIRST = 1
+REQUESTS = re.compile(rb"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([-+.\deE]+)$", re.MULTILINE)
 
 
 def is_open(port: int) -> bool:
-    """Say whether vLLM takes requests."""
+    """Say whether vLLM takes requests; one with too many to take another does."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2):
             return True
-    except OSError:
+    except ConnectionRefusedError:
         return False
+    except OSError:
+        return True
+
+
+def is_idle(port: int) -> bool:
+    """Say whether vLLM counts no request; one that does not tell may have some."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/metrics")
+        counts = REQUESTS.findall(connection.getresponse().read())
+        return bool(counts) and not any(float(count) for count in counts)
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def parents() -> "dict[int, int]":
@@ -48,16 +70,33 @@ def descendants(of: int) -> "list[int]":
     return found[1:]
 
 
-def stop(port: int, serving_seconds: float) -> None:
+def send(signal_number: int, pid: int) -> None:
+    """Send a signal to a process that may have ended."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal_number)
+
+
+def finish(port: int, serving_seconds: float, limit: float) -> None:
+    """Return when requests are sent elsewhere and all that came are answered, or the limit is reached."""
+    deadline = time.monotonic() + limit
+    time.sleep(min(serving_seconds, limit))
+    # a request is not counted yet when it has just come, and what it left to store is copied after its answer
+    idle_looks = 0
+    while idle_looks < 2 and is_open(port) and time.monotonic() < deadline:
+        idle_looks = idle_looks + 1 if is_idle(port) else 0
+        time.sleep(POLL_SECONDS)
+
+
+def stop(port: int, serving_seconds: float, limit: float) -> None:
     """Return when SIGTERM ends vLLM well; what did not serve yet has ended before that, and this with it."""
     if is_open(port):
-        time.sleep(serving_seconds)
+        finish(port, serving_seconds, limit)
     while not is_open(port):
         for pid in descendants(FIRST):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, pid)
+        send(signal.SIGTERM, FIRST)
         time.sleep(POLL_SECONDS)
 
 
 if __name__ == "__main__":
-    stop(int(sys.argv[1]), float(sys.argv[2]))
+    stop(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))

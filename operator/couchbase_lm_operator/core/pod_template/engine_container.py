@@ -37,7 +37,7 @@ def engine_flags(
     """Return the flags of ``vllm serve`` that the operator owns, with their values; "" for one that takes none.
 
     That of the transfer is not among them: it changes nothing in what is computed. ``kv`` is the layout that the flags
-    have to bring about; ``shutdown_seconds`` is how long vLLM finishes running requests after SIGTERM.
+    have to bring about; ``shutdown_seconds`` is how long vLLM may go on with requests after SIGTERM.
     """
     layout = values.layout
     flags: dict[str, str | int | None] = {

@@ -27,6 +27,7 @@ class GraceTimes:
 
     total_seconds: int
     endpoint_removal_seconds: int
+    finish_seconds: int
     shutdown_seconds: int
     drain_seconds: int
 
@@ -34,11 +35,20 @@ class GraceTimes:
 def grace_times(text: str) -> GraceTimes:
     """Return the times for ``spec.terminationGracePeriod``.
 
-    vLLM waits until no new requests are sent to it and finishes the running ones; meanwhile the sidecar's
-    preStop waits for vLLM's port to close and for stores in flight. With 120 s: 5, then 40, within 60.
+    vLLM's preStop waits until no new requests are sent there and the running ones are finished. What vLLM then still
+    has after ``shutdown_seconds`` is cut off. Meanwhile the sidecar's preStop waits for vLLM's port to close and for
+    stores in flight; the rest is for its end, which waits for stores that were submitted. With 120 s: 5, within 79,
+    then 5, within 90.
     """
     total = parse_seconds(text)
-    return GraceTimes(total, max(1, min(5, total // 10)), max(1, min(40, total // 3)), min(60, total // 2))
+    drain = total - min(30, total // 4)
+    return GraceTimes(
+        total_seconds=total,
+        endpoint_removal_seconds=max(1, min(5, total // 10)),
+        finish_seconds=drain - max(2, drain // 8),
+        shutdown_seconds=max(1, min(5, drain // 16)),
+        drain_seconds=drain,
+    )
 
 
 def pod(inputs: PodInputs) -> Pod:
@@ -73,21 +83,21 @@ def pod(inputs: PodInputs) -> Pod:
         probe_command=(spec.engine.python, "-ISc", pod_script("health.py"), str(names.LMCACHE_HTTP_PORT)),
         drain_command=(spec.engine.python, "-ISc", pod_script("drain.py"), *ports, str(times.drain_seconds)),
         warmup_command=_warmup_command(inputs),
-        stop_command=(
-            spec.engine.python,
-            "-ISc",
-            pod_script("stop_engine.py"),
-            ports[0],
-            str(times.endpoint_removal_seconds),
-        ),
+        stop_command=_stop_command(spec, times),
         scheduling=_scheduling(spec),
     )
+
+
+def _stop_command(spec: LMCacheCouchbaseSpec, times: GraceTimes) -> tuple[str, ...]:
+    values = (str(ENGINE_PORT), str(times.endpoint_removal_seconds), str(times.finish_seconds))
+    return spec.engine.python, "-ISc", pod_script("stop_engine.py"), *values
 
 
 def _warmup_command(inputs: PodInputs) -> tuple[str, ...]:
     # LMCache leaves the last token of a prompt to the engine: one more than a chunk makes a full one
     prompt_tokens = min(inputs.sizing.chunk_size_tokens + 1, inputs.values.max_model_len - 1)
-    values = (str(ENGINE_PORT), inputs.values.served_model_name, str(prompt_tokens))
+    startup_seconds = parse_seconds(inputs.spec.engine.startup_timeout)
+    values = (str(ENGINE_PORT), inputs.values.served_model_name, str(prompt_tokens), str(startup_seconds))
     return inputs.spec.engine.python, "-ISc", pod_script("warmup.py"), *values
 
 
