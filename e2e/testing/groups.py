@@ -1,8 +1,8 @@
 """The test groups, cheap ones first, so that a fault shows early.
 
 A group names what has to exist first (``needs``), which environment it runs in, and what pytest collects. Most tests
-wait more than they compute: groups of different environments run side by side. Those with the node come last and
-alone, because vLLM takes all the machine has.
+wait more than they compute, so the groups of a lane run one after the other, and lanes side by side. What has no
+lane comes last and alone: vLLM in pods takes all that the machine has.
 """
 
 from __future__ import annotations
@@ -35,11 +35,7 @@ class Group:
     python: Path = VENV / "bin" / "python"
     is_fast: bool = True
     python_path: tuple[Path, ...] = (ROOT,)
-
-    @property
-    def lane(self) -> Path | None:
-        """Return what it shares with the groups it must not run beside; None: it runs beside nothing."""
-        return None if NODE in self.needs else self.python
+    lane: str = "operator"
 
 
 GROUPS = (
@@ -54,8 +50,9 @@ GROUPS = (
         python=ENGINE_PYTHON,
         is_fast=False,
         python_path=(ROOT, PLUGIN / "src"),
+        lane="adapter",
     ),
-    Group("sizing", ("tests/vllm_specs",), needs=(ENGINE,), python=ENGINE_PYTHON, is_fast=False),
+    Group("sizing", ("tests/vllm_specs",), needs=(ENGINE,), python=ENGINE_PYTHON, is_fast=False, lane="engine"),
     Group(
         "device",
         ("plugin/lmcache-hostcpu-device/tests",),
@@ -63,7 +60,8 @@ GROUPS = (
         python=ENGINE_PYTHON,
         is_fast=False,
         python_path=(ROOT, DEVICE_SITE),
+        lane="engine",
     ),
-    Group("chart", ("tests/e2e/cluster", "tests/chart"), needs=(NODE, IMAGES), is_fast=False),
-    Group("journey", ("tests/journey",), needs=(NODE, IMAGES), is_fast=False),
+    Group("chart", ("tests/e2e/cluster", "tests/chart"), needs=(NODE, IMAGES), is_fast=False, lane=""),
+    Group("journey", ("tests/journey",), needs=(NODE, IMAGES), is_fast=False, lane=""),
 )

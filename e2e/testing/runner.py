@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from e2e.testing.groups import Group, Need
 
 REPORTS = ROOT / ".local" / "test"
 PROGRESS = Progress("test")
+_preparing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 @dataclass
@@ -33,9 +36,9 @@ class Outcome:
 
 def run_groups(groups: Sequence[Group]) -> list[Outcome]:
     """Run the lanes side by side, then what runs alone; the outcomes come in the order of the groups."""
-    lanes: dict[Path, list[Group]] = {}
+    lanes: dict[str, list[Group]] = {}
     for group in groups:
-        if group.lane is not None:
+        if group.lane:
             lanes.setdefault(group.lane, []).append(group)
     is_shared = len(lanes) > 1
 
@@ -46,7 +49,7 @@ def run_groups(groups: Sequence[Group]) -> list[Outcome]:
     if lanes:
         with ThreadPoolExecutor(len(lanes)) as pool:
             outcomes = [outcome for lane in pool.map(run_lane, lanes.values()) for outcome in lane]
-    outcomes += [run_group(group) for group in groups if group.lane is None]
+    outcomes += [run_group(group) for group in groups if not group.lane]
     order = [group.name for group in groups]
     return sorted(outcomes, key=lambda outcome: order.index(outcome.name))
 
@@ -85,8 +88,9 @@ def print_summary(outcomes: Iterable[Outcome]) -> int:
 
 def _met(need: Need) -> bool:
     what, arguments = need
-    PROGRESS.say(f"preparing {what}")
-    return subprocess.run([VENV / "bin" / "python", *arguments], cwd=ROOT, check=False).returncode == 0
+    with _preparing[what]:  # lanes may need the same
+        PROGRESS.say(f"preparing {what}")
+        return subprocess.run([VENV / "bin" / "python", *arguments], cwd=ROOT, check=False).returncode == 0
 
 
 def _run_pytest(group: Group, outcome: Outcome, *, is_shared: bool) -> None:

@@ -9,6 +9,7 @@ asked before it was idle, differ in that flag alone.
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,7 @@ from tests.journey.conftest import Installation
 from tests.journey.node_process import restarts
 from tests.journey.waiting import until
 
-POD = "never-asked"
+FORGOTTEN, KEPT = "may-be-forgotten", "is-kept"
 GRACE_SECONDS = 30  # the shortest that LMCache takes
 # LMCache looks every quarter of the grace, so that an engine is forgotten after 38 s at the latest
 IDLE_SECONDS = 45
@@ -33,47 +34,43 @@ FLAG = "--worker-reap-timeout-seconds"
 
 
 @contextlib.contextmanager
-def _unasked_pod(installation: Installation, *, reap_arguments: list[str] | None) -> Iterator[str]:
-    """Run the rendered pod once more without its warm-up prompt; ``reap_arguments`` replace the flag's value of 0."""
+def _unasked_pods(installation: Installation, reap_arguments_of: dict[str, list[str]]) -> Iterator[None]:
+    """Run the rendered pod under each name without its warm-up prompt; the arguments replace the flag's value of 0."""
     place = installation.place.name
     deployment = installation.kube.get("deployment", installation.workload.name, "-n", place) or {}
-    template: dict[str, Any] = deployment["spec"]["template"]
-    sidecar = next(item for item in template["spec"]["initContainers"] if item["name"] == names.CONTAINER_LMCACHE)
-    at = sidecar["args"].index(FLAG)
-    assert sidecar["args"][at + 1] == "0"
-    if reap_arguments is not None:
+    pods = [f"pod/{name}" for name in reap_arguments_of]
+    for name, reap_arguments in reap_arguments_of.items():
+        spec: dict[str, Any] = copy.deepcopy(deployment["spec"]["template"]["spec"])
+        sidecar = next(item for item in spec["initContainers"] if item["name"] == names.CONTAINER_LMCACHE)
+        at = sidecar["args"].index(FLAG)
+        assert sidecar["args"][at + 1] == "0"
         sidecar["args"][at + 1 : at + 2] = reap_arguments
-    engine = template["spec"]["containers"][0]
-    del engine["startupProbe"]["exec"]
-    engine["startupProbe"]["httpGet"] = engine["readinessProbe"]["httpGet"]
-    metadata = {"name": POD, "namespace": place, "labels": {"app.kubernetes.io/name": POD}}
-    installation.kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+        engine = spec["containers"][0]
+        del engine["startupProbe"]["exec"]
+        engine["startupProbe"]["httpGet"] = engine["readinessProbe"]["httpGet"]
+        metadata = {"name": name, "namespace": place, "labels": {"app.kubernetes.io/name": name}}
+        installation.kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     try:
-        ready = ["wait", "--for=condition=Ready", f"pod/{POD}", "-n", place, "--timeout=400s"]
+        ready = ["wait", "--for=condition=Ready", *pods, "-n", place, "--timeout=400s"]
         installation.kube.kubectl(*ready, timeout_seconds=420)
-        yield POD
+        yield
     finally:
-        installation.kube.kubectl("delete", "pod", POD, "-n", place, "--grace-period=1", "--wait=true")
+        installation.kube.kubectl("delete", *pods, "-n", place, "--grace-period=1", "--wait=true")
 
 
 @pytest.mark.engine
 @pytest.mark.timeout(900)
-def test_an_engine_that_may_be_forgotten_dies_at_its_first_request(installation: Installation) -> None:
+def test_an_engine_that_may_be_forgotten_dies_at_its_first_request_and_the_rendered_flag_keeps_it(
+    installation: Installation,
+) -> None:
     short = [str(GRACE_SECONDS), "--worker-registration-grace-seconds", str(GRACE_SECONDS)]
-    with _unasked_pod(installation, reap_arguments=short) as pod:
+    with _unasked_pods(installation, {FORGOTTEN: short, KEPT: ["0"]}):
         time.sleep(IDLE_SECONDS)
+        _ask(installation, KEPT)
+        assert _engine_restarts(installation, KEPT) == 0
         with contextlib.suppress(httpx.HTTPError, DemoError):
-            _ask(installation, pod)
-        until(lambda: _engine_restarts(installation, pod) == 1, 90)
-
-
-@pytest.mark.engine
-@pytest.mark.timeout(900)
-def test_the_rendered_flag_alone_keeps_an_engine_that_was_never_asked(installation: Installation) -> None:
-    with _unasked_pod(installation, reap_arguments=None) as pod:
-        time.sleep(IDLE_SECONDS)
-        _ask(installation, pod)
-        assert _engine_restarts(installation, pod) == 0
+            _ask(installation, FORGOTTEN)
+        until(lambda: _engine_restarts(installation, FORGOTTEN) == 1, 90)
 
 
 def _ask(installation: Installation, pod: str) -> None:

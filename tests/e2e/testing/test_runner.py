@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from e2e.bootstrap import VENV
 from e2e.testing import runner
-from e2e.testing.groups import NODE, Group, Need
+from e2e.testing.groups import Group, Need
 from e2e.testing.runner import Outcome, print_summary
 
 TESTS = """
@@ -54,22 +52,16 @@ def test_a_skipped_test_is_named_with_its_reason(
     assert "test_moon.test_is_skipped: needs a moon" in capsys.readouterr().out
 
 
-def _group(
-    folder: Path, name: str, test: str, needs: tuple[Need, ...] = (), python: Path = VENV / "bin" / "python"
-) -> Group:
+def _group(folder: Path, name: str, test: str, needs: tuple[Need, ...] = (), lane: str = "one") -> Group:
     (folder / name).mkdir()
     (folder / name / f"test_{name}.py").write_text(test)
-    return Group(name, (str(folder / name),), needs=needs, python=python)
+    return Group(name, (str(folder / name),), needs=needs, lane=lane)
 
 
-def test_groups_of_two_environments_run_side_by_side_and_what_needs_the_node_after_them(
+def test_lanes_run_side_by_side_and_what_has_none_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runner, "REPORTS", tmp_path)
-    monkeypatch.setattr(runner, "_met", lambda _need: True)
-    other = tmp_path / "python"
-    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    other.chmod(0o755)
     # each of the two ends only when the other has begun, and the one with the node only when both have ended
     meet = """
 import pathlib, time
@@ -91,9 +83,9 @@ def test_is_last():
 """
     folder = str(tmp_path)
     groups = [
-        _group(tmp_path, "node", last.format(folder=folder), needs=(NODE,)),
+        _group(tmp_path, "node", last.format(folder=folder), lane=""),
         _group(tmp_path, "one", meet.format(folder=folder, mine="a", other="b")),
-        _group(tmp_path, "two", meet.format(folder=folder, mine="b", other="a"), python=other),
+        _group(tmp_path, "two", meet.format(folder=folder, mine="b", other="a"), lane="two"),
     ]
 
     outcomes = runner.run_groups(groups)
