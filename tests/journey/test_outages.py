@@ -29,6 +29,8 @@ SHARED_MEMORY_WITHIN_SECONDS = 30
 ANSWERS_WITHIN_SECONDS = 90
 OUTAGE_SECONDS = 75
 DROPS_WITHIN_SECONDS = 6
+ENDPOINT_REMOVAL_SECONDS = 5
+LONG_TASK = "Write down all numbers from one to two hundred as words."
 # of a grace period of 120 s
 STARTING_POD_ENDS_WITHIN_SECONDS = 60
 
@@ -109,23 +111,32 @@ def _shared_memory_since(installation: Installation, pod: str, earliest: datetim
 
 @pytest.mark.engine
 @pytest.mark.timeout(600)
-def test_a_pod_that_is_deleted_stores_first_what_is_in_flight(installation: Installation) -> None:
-    place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
+def test_a_pod_that_is_deleted_answers_and_stores_first_what_is_in_flight(installation: Installation) -> None:
+    kube, place, model = installation.kube, installation.place.name, installation.served_model
+    victim, other = installation.workload.pods()[:2]
     chunk_tokens = int(installation.resource()["status"]["model"]["chunkSize"])
-    engine = process(installation.kube, place, victim, names.CONTAINER_VLLM)
-    sidecar = process(installation.kube, place, victim, names.CONTAINER_LMCACHE)
-    prompt = new_prompt(tokens=1500)
+    engine, sidecar = (process(kube, place, victim, name) for name in (names.CONTAINER_VLLM, names.CONTAINER_LMCACHE))
+    prompt, answered_after_seconds = new_prompt(tokens=1500), 0.0
     installation.faults().put_off_writes()
-    with installation.kube.forward(place, f"pod/{victim}", SERVING_PORT) as url:
-        answer = ask(url, installation.served_model, prompt.text)
+    with kube.forward(place, f"pod/{victim}", SERVING_PORT) as url, ThreadPoolExecutor(1) as pool:
+        answer = ask(url, model, prompt.text)
+        long = pool.submit(ask, url, model, LONG_TASK, max_tokens=600)
+        until(long.running, 10, every_seconds=0.1)
+        kube.kubectl("delete", "pod", victim, "-n", place, "--wait=false")
+        deleted = time.monotonic()
+        # a connection that is open outlives the pod's place among the endpoints: what comes on it is answered too
+        while not long.done():
+            assert ask(url, model, "Say hello.").text
+            answered_after_seconds = time.monotonic() - deleted
+        assert long.result().text
+    assert answered_after_seconds > ENDPOINT_REMOVAL_SECONDS, "the task was too short to prove anything"
 
-    installation.kube.kubectl("delete", "pod", victim, "-n", place, "--wait=false")
     until(lambda: not is_running(engine), 60, every_seconds=0.2)
     # a server that does not wait ends within some seconds of its engine, and drops what it has not stored
     time.sleep(DROPS_WITHIN_SECONDS)
     assert is_running(sidecar), "it did not wait for its stores"
     installation.faults().clear()
-    until(lambda: installation.kube.get("pod", victim, "-n", place) is None, 90)
+    until(lambda: kube.get("pod", victim, "-n", place) is None, 90)
 
     with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
         before = read_counters(installation.kube, place, other, url)

@@ -154,32 +154,46 @@ AS_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ENTER = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
 
 
-def stop(port: int, serving_seconds: float, limit_seconds: float, beside: int | None = None) -> subprocess.Popen[bytes]:
-    """Run the script, with ``beside`` among the processes of a container, as its runtime does."""
-    enter = [] if beside is None else ["nsenter", "--target", str(beside), *ENTER, "--pid", "--mount", "--"]
-    arguments = [str(port), str(serving_seconds), str(limit_seconds)]
-    return subprocess.Popen([*enter, sys.executable, "-ISc", pod_script("stop_engine.py"), *arguments])
+class Container:
+    """Processes with a numbering of their own, as the script must only ever see them: it kills the others."""
+
+    def __init__(self) -> None:
+        apart = ["unshare", *AS_ROOT, "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = [*apart, sys.executable, "-ISc", STARTING]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "started\n"
+        (first,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        self.enter = ["nsenter", "--target", first, *ENTER, "--pid", "--mount", "--"]
+
+    def stop(self, port: int, serving_seconds: float, limit_seconds: float) -> subprocess.Popen[bytes]:
+        """Run the script in it, as a container runtime does."""
+        arguments = [str(port), str(serving_seconds), str(limit_seconds)]
+        return subprocess.Popen([*self.enter, sys.executable, "-ISc", pod_script("stop_engine.py"), *arguments])
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
-def test_an_engine_that_does_not_serve_yet_is_ended_with_all_its_processes() -> None:
-    apart = ["unshare", *AS_ROOT, "--pid", "--fork", "--kill-child", "--mount-proc"]
-    container = subprocess.Popen([*apart, sys.executable, "-ISc", STARTING], stdout=subprocess.PIPE, text=True)
-    try:
-        assert container.stdout is not None
-        assert container.stdout.readline() == "started\n"
-        (first,) = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
-        stopping = stop(closed_port(), 60, 60, beside=int(first))
-        assert container.wait(20) != 0
-        assert stopping.wait(20) != 0  # it has gone with the container
-    finally:
-        container.kill()
-        container.wait()
-        if container.stdout is not None:
-            container.stdout.close()
+@pytest.fixture
+def container() -> Iterator[Container]:
+    container = Container()
+    yield container
+    container.close()
 
 
-def test_requests_may_come_for_a_while_and_are_then_finished(engine: Engine) -> None:
-    stopping = stop(engine.port, 1, 60)
+def test_an_engine_that_does_not_serve_yet_is_ended_with_all_its_processes(container: Container) -> None:
+    stopping = container.stop(closed_port(), 60, 60)
+    assert container.process.wait(20) != 0
+    assert stopping.wait(20) != 0  # it has gone with the container
+
+
+def test_requests_may_come_for_a_while_and_are_then_finished(container: Container, engine: Engine) -> None:
+    stopping = container.stop(engine.port, 1, 60)
     with pytest.raises(subprocess.TimeoutExpired):
         stopping.wait(1)
     engine.running = 1
@@ -190,13 +204,18 @@ def test_requests_may_come_for_a_while_and_are_then_finished(engine: Engine) -> 
         stopping.wait(2)
     engine.waiting = 0
     assert stopping.wait(10) == 0
+    assert container.process.poll() is None
 
 
 @pytest.mark.parametrize("metrics", [None, "", "vllm:num_requests_running 1e0\nvllm:num_requests_waiting 0\n"])
-def test_requests_without_an_end_are_left_at_the_limit(engine: Engine, metrics: str | None) -> None:
+def test_under_requests_without_an_end_the_engine_is_ended_at_the_limit(
+    container: Container, engine: Engine, metrics: str | None
+) -> None:
     engine.metrics, started = metrics, time.monotonic()
-    assert stop(engine.port, 0, 2).wait(20) == 0
+    stopping = container.stop(engine.port, 0, 2)
+    assert container.process.wait(20) != 0
     assert 2 <= time.monotonic() - started < 12
+    assert stopping.wait(20) != 0
 
 
 def probe(port: int) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,9 @@
 """preStop of vLLM: serve until all requests are answered, or end an engine that does not serve yet.
 
 Requests come on connections that are open already, also after the endpoints have forgotten this pod, and vLLM
-(0.32) answers those that come after SIGTERM with nothing and status 200. So it is told to end when it is idle, and
-after ``limit`` seconds in any case.
+(0.32) answers those that come after SIGTERM with nothing and status 200. So it is told to end when it is idle. After
+``limit`` seconds its engine is ended under the requests that are left: they get an error at once, where SIGTERM lets
+them hang until the whole pod is killed.
 
 It loses the SIGTERM that comes while it starts: at first it has no handler, and the first process of a container
 ignores such a signal; later what its handler raises (entrypoints/launchers/api_server/entry.py) is swallowed while
@@ -76,25 +77,28 @@ def send(signal_number: int, pid: int) -> None:
         os.kill(pid, signal_number)
 
 
-def finish(port: int, serving_seconds: float, limit: float) -> None:
-    """Return when requests are sent elsewhere and all that came are answered, or the limit is reached."""
+def has_finished(port: int, serving_seconds: float, limit: float) -> bool:
+    """Wait until requests are sent elsewhere and all that came are answered; False when that takes too long."""
     deadline = time.monotonic() + limit
     time.sleep(min(serving_seconds, limit))
     # a request is not counted yet when it has just come, and what it left to store is copied after its answer
     idle_looks = 0
-    while idle_looks < 2 and is_open(port) and time.monotonic() < deadline:
+    while idle_looks < 2 and is_open(port):
+        if time.monotonic() > deadline:
+            return False
         idle_looks = idle_looks + 1 if is_idle(port) else 0
         time.sleep(POLL_SECONDS)
+    return True
 
 
 def stop(port: int, serving_seconds: float, limit: float) -> None:
-    """Return when SIGTERM ends vLLM well; what did not serve yet has ended before that, and this with it."""
-    if is_open(port):
-        finish(port, serving_seconds, limit)
-    while not is_open(port):
+    """Return when SIGTERM ends vLLM well; else vLLM has ended before that, and this with it."""
+    is_late = is_open(port) and not has_finished(port, serving_seconds, limit)
+    while is_late or not is_open(port):
         for pid in descendants(FIRST):
             send(signal.SIGKILL, pid)
-        send(signal.SIGTERM, FIRST)
+        if not is_late:
+            send(signal.SIGTERM, FIRST)
         time.sleep(POLL_SECONDS)
 
 

@@ -35,10 +35,10 @@ class GraceTimes:
 def grace_times(text: str) -> GraceTimes:
     """Return the times for ``spec.terminationGracePeriod``.
 
-    vLLM's preStop waits until no new requests are sent there and the running ones are finished. What vLLM then still
-    has after ``shutdown_seconds`` is cut off. Meanwhile the sidecar's preStop waits for vLLM's port to close and for
-    stores in flight; the rest is for its end, which waits for stores that were submitted. With 120 s: 5, within 79,
-    then 5, within 90.
+    vLLM's preStop waits until no new requests are sent there and all are answered; those that are not within
+    ``finish_seconds`` get an error. ``shutdown_seconds`` are for what comes while vLLM ends. Meanwhile the sidecar's
+    preStop waits for vLLM's port to close and for stores in flight; the rest is for its own end, which waits for stores
+    that were submitted. With 120 s: 5, 79, 5, all within 90.
     """
     total = parse_seconds(text)
     drain = total - min(30, total // 4)
