@@ -120,7 +120,7 @@ def test_a_pod_that_is_deleted_answers_and_stores_first_what_is_in_flight(instal
     installation.faults().put_off_writes()
     with kube.forward(place, f"pod/{victim}", SERVING_PORT) as url, ThreadPoolExecutor(1) as pool:
         answer = ask(url, model, prompt.text)
-        long = pool.submit(ask, url, model, LONG_TASK, max_tokens=600)
+        long = pool.submit(ask, url, model, LONG_TASK, max_tokens=200)
         until(long.running, 10, every_seconds=0.1)
         kube.kubectl("delete", "pod", victim, "-n", place, "--wait=false")
         deleted = time.monotonic()
