@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +17,6 @@ from e2e.testing.groups import Group, Need
 
 REPORTS = ROOT / ".local" / "test"
 PROGRESS = Progress("test")
-_preparing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 @dataclass
@@ -35,35 +32,42 @@ class Outcome:
 
 
 def run_groups(groups: Sequence[Group]) -> list[Outcome]:
-    """Run the lanes side by side, then what runs alone; the outcomes come in the order of the groups."""
+    """Run the lanes side by side, then what runs alone; the outcomes come in the order of the groups.
+
+    What lanes need is made before they begin: tests that measure time must not run beside a compiler.
+    """
     lanes: dict[str, list[Group]] = {}
     for group in groups:
         if group.lane:
             lanes.setdefault(group.lane, []).append(group)
+    needs = {need[0]: need for lane in lanes.values() for group in lane for need in group.needs}
+    unmet = {what for what, need in needs.items() if not _met(need)}
     is_shared = len(lanes) > 1
 
     def run_lane(lane: Sequence[Group]) -> list[Outcome]:
-        return [run_group(group, is_shared=is_shared) for group in lane]
+        return [run_group(group, unmet, is_shared=is_shared) for group in lane]
 
     outcomes: list[Outcome] = []
     if lanes:
         with ThreadPoolExecutor(len(lanes)) as pool:
             outcomes = [outcome for lane in pool.map(run_lane, lanes.values()) for outcome in lane]
-    outcomes += [run_group(group) for group in groups if not group.lane]
+    for group in groups:
+        if not group.lane:
+            outcomes.append(run_group(group, {need[0] for need in group.needs if not _met(need)}))
     order = [group.name for group in groups]
     return sorted(outcomes, key=lambda outcome: order.index(outcome.name))
 
 
-def run_group(group: Group, *, is_shared: bool = False) -> Outcome:
-    """Meet the group's needs, run it, and return its counts; a need that cannot be met is a failure.
+def run_group(group: Group, unmet: Collection[str] = (), *, is_shared: bool = False) -> Outcome:
+    """Run a group and return its counts; a need that could not be met (``unmet``) is a failure.
 
     Where others run beside it (``is_shared``), what pytest says comes in one piece at the end.
     """
     started = time.monotonic()
     outcome = Outcome(group.name)
-    unmet = next((need for need in group.needs if not _met(need)), None)
-    if unmet:
-        outcome.failed, outcome.note = 1, f"could not prepare {unmet[0]}"
+    missing = [what for what, _ in group.needs if what in unmet]
+    if missing:
+        outcome.failed, outcome.note = 1, f"could not prepare {missing[0]}"
     else:
         _run_pytest(group, outcome, is_shared=is_shared)
     outcome.seconds = time.monotonic() - started
@@ -88,9 +92,8 @@ def print_summary(outcomes: Iterable[Outcome]) -> int:
 
 def _met(need: Need) -> bool:
     what, arguments = need
-    with _preparing[what]:  # lanes may need the same
-        PROGRESS.say(f"preparing {what}")
-        return subprocess.run([VENV / "bin" / "python", *arguments], cwd=ROOT, check=False).returncode == 0
+    PROGRESS.say(f"preparing {what}")
+    return subprocess.run([VENV / "bin" / "python", *arguments], cwd=ROOT, check=False).returncode == 0
 
 
 def _run_pytest(group: Group, outcome: Outcome, *, is_shared: bool) -> None:

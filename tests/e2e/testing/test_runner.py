@@ -100,15 +100,21 @@ def test_is_last():
     assert shown.count("1 passed") == 2
 
 
-def test_a_need_that_cannot_be_met_fails_its_group_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_need_that_cannot_be_met_is_tried_once_and_fails_its_groups_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runner, "REPORTS", tmp_path)
     passes = "def test_passes(): pass"
     impossible = ("the impossible", ["-c", "raise SystemExit(1)"])
-    groups = [_group(tmp_path, "cannot", passes, needs=(impossible,)), _group(tmp_path, "can", passes)]
+    groups = [
+        _group(tmp_path, "cannot", passes, needs=(impossible,)),
+        _group(tmp_path, "neither", passes, needs=(impossible,), lane="two"),
+        _group(tmp_path, "can", passes),
+    ]
     outcomes = runner.run_groups(groups)
     assert [(outcome.passed, outcome.failed, outcome.note) for outcome in outcomes] == [
         (0, 1, "could not prepare the impossible"),
+        (0, 1, "could not prepare the impossible"),
         (1, 0, ""),
     ]
+    assert capfd.readouterr().out.count("preparing the impossible") == 1
