@@ -19,8 +19,8 @@ from three_nodes import COLLECTION, running_three_nodes
 from couchbase_lm_cache import transports
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.credentials import Credentials
-from couchbase_lm_cache.direct.addresses import parse_connection_string
-from couchbase_lm_cache.direct.cluster_map import Node, parse_cluster_map
+from couchbase_lm_cache.direct.addresses import Node, parse_connection_string
+from couchbase_lm_cache.direct.cluster_map import parse_cluster_map
 from couchbase_lm_cache.direct.wire import ProtocolError
 from couchbase_lm_cache.errors import ConnectError
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig

@@ -15,8 +15,7 @@ from conftest import PASSWORD, USERNAME, Place
 from three_nodes import COLLECTION, running_three_nodes
 
 from couchbase_lm_cache.credentials import Credentials
-from couchbase_lm_cache.direct.addresses import parse_connection_string
-from couchbase_lm_cache.direct.cluster_map import Node
+from couchbase_lm_cache.direct.addresses import Node, parse_connection_string
 from couchbase_lm_cache.direct.name_lookup import look_up
 from couchbase_lm_cache.direct.stream import ConnectionLostError, Stream
 from couchbase_lm_cache.direct.topology import Topology

@@ -19,8 +19,8 @@ from three_nodes import COLLECTION, running_three_nodes
 
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.credentials import Credentials
+from couchbase_lm_cache.direct.addresses import Node
 from couchbase_lm_cache.direct.calls import Call, landed
-from couchbase_lm_cache.direct.cluster_map import Node
 from couchbase_lm_cache.direct.exchange import Lane, run
 from couchbase_lm_cache.direct.stream import ConnectionLostError, Stream, tls_context
 from couchbase_lm_cache.direct.wire import Opcode, leb128

@@ -76,7 +76,7 @@ def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, open_own: Op
 @pytest.mark.usefixtures("eager_probes")
 def test_couchbase_killed_in_the_middle_of_a_store(own_place: Place, open_own: OpenAdapter, l1: L1Memory) -> None:
     """Some shards are there and some are not: what can be found is whole, all the rest is stored again."""
-    driver = open_own(task_deadline_seconds=3.0, kv_timeout_seconds=1.0)
+    driver = open_own(task_deadline_seconds=3.0, kv_timeout_seconds=2.5)
     emulator, sizes = own_place.emulator, [SHARDS * MIB] * COUNT
     source, target = l1.filled(*sizes), l1.take(*sizes)
     assert driver.store(keys(2, 90), l1.filled(KIB, KIB)).is_successful()

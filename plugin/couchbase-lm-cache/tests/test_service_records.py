@@ -17,8 +17,7 @@ from conftest import PASSWORD, USERNAME, Place
 
 from couchbase_lm_cache import transports
 from couchbase_lm_cache.credentials import Credentials
-from couchbase_lm_cache.direct.addresses import parse_connection_string
-from couchbase_lm_cache.direct.cluster_map import Node
+from couchbase_lm_cache.direct.addresses import Node, parse_connection_string
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
 from couchbase_lm_cache.transport import Outcome
 from e2e.couchbase_emulator.running import RunningEmulator

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import dns.exception
 import dns.resolver
 
-from couchbase_lm_cache.direct.cluster_map import Node
 from couchbase_lm_cache.errors import ConnectError
 
 _PORTS = {"couchbase": 11210, "couchbases": 11207}
 _RESOLVE_TIMEOUT_SECONDS = 2.0
 _NETWORKS = {"default", "external", "auto"}
+
+
+class Node(NamedTuple):
+    """Address of a data node's key-value port."""
+
+    host: str
+    port: int
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from couchbase_lm_cache.direct.addresses import Node
 from couchbase_lm_cache.direct.wire import ProtocolError
 
 if TYPE_CHECKING:
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 
 _MAX_PORT = 65535
 _MAX_VBUCKETS = 1024
-
-
-class Node(NamedTuple):
-    """Address of a data node's key-value port."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True)

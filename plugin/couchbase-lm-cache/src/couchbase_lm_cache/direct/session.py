@@ -15,7 +15,7 @@ from couchbase_lm_cache.direct.wire import Feature, Opcode, ProtocolError, Statu
 
 if TYPE_CHECKING:
     from couchbase_lm_cache.credentials import Credentials
-    from couchbase_lm_cache.direct.cluster_map import Node
+    from couchbase_lm_cache.direct.addresses import Node
 
 _AGENT = b"couchbase-lm-cache"
 _FEATURES = (Feature.TCP_NODELAY, Feature.EXTENDED_ERRORS, Feature.SELECT_BUCKET, Feature.COLLECTIONS)

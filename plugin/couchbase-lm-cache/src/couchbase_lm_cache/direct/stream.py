@@ -20,7 +20,7 @@ from couchbase_lm_cache.direct.name_lookup import look_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from couchbase_lm_cache.direct.cluster_map import Node
+    from couchbase_lm_cache.direct.addresses import Node
 
 BLOCKED = -1
 """Nothing could be moved now; :attr:`Stream.wants` tells what to wait for."""

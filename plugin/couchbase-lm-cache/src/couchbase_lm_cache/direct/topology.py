@@ -8,7 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from couchbase_lm_cache.direct.cluster_map import ClusterMap, Node, parse_cluster_map
+from couchbase_lm_cache.direct.addresses import Node
+from couchbase_lm_cache.direct.cluster_map import ClusterMap, parse_cluster_map
 from couchbase_lm_cache.direct.node_pool import NodePool, NodeUnreachableError
 from couchbase_lm_cache.direct.session import (
     BucketRefusedError,

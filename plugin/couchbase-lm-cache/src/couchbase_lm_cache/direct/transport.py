@@ -38,7 +38,7 @@ from couchbase_lm_cache.transport import Age, Document, Outcome, ShardRead, Shar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from couchbase_lm_cache.direct.cluster_map import Node
+    from couchbase_lm_cache.direct.addresses import Node
     from couchbase_lm_cache.direct.node_pool import NodePool
     from couchbase_lm_cache.direct.topology import Topology
 
