@@ -138,10 +138,10 @@ def test_a_pod_that_is_deleted_answers_and_stores_first_what_is_in_flight(instal
     installation.faults().clear()
     until(lambda: kube.get("pod", victim, "-n", place) is None, 90)
 
-    with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
-        before = read_counters(installation.kube, place, other, url)
-        assert ask(url, installation.served_model, prompt.text).text == answer.text
-        loaded = read_counters(installation.kube, place, other, url).since(before).external_hit_tokens
+    with kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
+        before = read_counters(kube, place, other, url)
+        assert ask(url, model, prompt.text).text == answer.text
+        loaded = read_counters(kube, place, other, url).since(before).external_hit_tokens
     assert loaded >= 0.9 * (answer.prompt_tokens // chunk_tokens) * chunk_tokens
 
 

@@ -59,6 +59,7 @@ def pod(inputs: PodInputs) -> Pod:
     """
     spec = inputs.spec
     times = grace_times(spec.termination_grace_period)
+    startup_seconds = parse_seconds(spec.engine.startup_timeout)
     template = spec.pod_template
     metadata = template.metadata
     engine_mounts, sidecar_mounts, init_mounts = _mounts(spec)
@@ -78,11 +79,11 @@ def pod(inputs: PodInputs) -> Pod:
         run_as_user=template.run_as_user,
         fs_group=template.fs_group or template.run_as_user,
         grace_seconds=times.total_seconds,
-        startup_failure_threshold=max(1, -(-parse_seconds(spec.engine.startup_timeout) // STARTUP_PROBE_SECONDS)),
+        startup_failure_threshold=max(1, -(-startup_seconds // STARTUP_PROBE_SECONDS)),
         startup_period_seconds=STARTUP_PROBE_SECONDS,
         probe_command=(spec.engine.python, "-ISc", pod_script("health.py"), str(names.LMCACHE_HTTP_PORT)),
         drain_command=(spec.engine.python, "-ISc", pod_script("drain.py"), *ports, str(times.drain_seconds)),
-        warmup_command=_warmup_command(inputs),
+        warmup_command=_warmup_command(inputs, startup_seconds),
         stop_command=_stop_command(spec, times),
         scheduling=_scheduling(spec),
     )
@@ -93,10 +94,9 @@ def _stop_command(spec: LMCacheCouchbaseSpec, times: GraceTimes) -> tuple[str, .
     return spec.engine.python, "-ISc", pod_script("stop_engine.py"), *values
 
 
-def _warmup_command(inputs: PodInputs) -> tuple[str, ...]:
+def _warmup_command(inputs: PodInputs, startup_seconds: int) -> tuple[str, ...]:
     # LMCache leaves the last token of a prompt to the engine: one more than a chunk makes a full one
     prompt_tokens = min(inputs.sizing.chunk_size_tokens + 1, inputs.values.max_model_len - 1)
-    startup_seconds = parse_seconds(inputs.spec.engine.startup_timeout)
     values = (str(ENGINE_PORT), inputs.values.served_model_name, str(prompt_tokens), str(startup_seconds))
     return inputs.spec.engine.python, "-ISc", pod_script("warmup.py"), *values
 
