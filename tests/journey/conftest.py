@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,7 @@ from e2e.demo.manifests import Place
 from e2e.demo.record import Made
 from e2e.images import registry
 from tests.journey.emulator_faults import EmulatorFaults
+from tests.journey.evidence import evidence
 from tests.journey.waiting import until
 
 _READY_SECONDS = 600
@@ -78,6 +79,16 @@ class Installation:
     def faults(self) -> EmulatorFaults:
         """Return the switchboard of the emulator's faults."""
         return EmulatorFaults(self.kube, self.place, self.admin_password)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Function) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    installation = item.funcargs.get("installation")
+    if report.when == "call" and report.failed and isinstance(installation, Installation):
+        pods = installation.workload.pods()
+        report.sections.append(("pods", evidence(installation.kube, installation.place.name, pods)))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -57,8 +57,9 @@ def test_killed_idle_sidecar_fails_no_request_and_serves_from_couchbase_again(
 ) -> None:
     place, (victim, other) = installation.place.name, installation.workload.pods()[:2]
     prompt, is_back = new_prompt(tokens=1500), threading.Event()
-    with installation.kube.forward(place, f"pod/{other}", SERVING_PORT) as url:
-        ask(url, installation.served_model, prompt.text)
+    computed = installation.workload.ask("the other pod computes", other, installation.served_model, prompt)
+    chunk_tokens = int(installation.resource()["status"]["model"]["chunkSize"])
+    installation.workload.wait_until_stored(computed, computed.answer.prompt_tokens // chunk_tokens)
     loopback = Loopback(installation.kube, place, victim, through=names.CONTAINER_VLLM)
     restarted = restarts(installation.kube, place, victim, names.CONTAINER_LMCACHE)
 

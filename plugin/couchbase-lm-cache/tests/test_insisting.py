@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from couchbase_lm_cache import sdk_limits
+from couchbase_lm_cache import insisting, sdk_limits
 from couchbase_lm_cache.buffers import GuardedBuffer
 from couchbase_lm_cache.sdk_limits import ShortLimit
 from couchbase_lm_cache.settings import CouchbaseLMCacheConfig
@@ -30,6 +30,7 @@ class Server:
 
     call_timeout_seconds = 5.0
     is_partial = False
+    outage_began = None
 
     def __init__(self, rule: Callable[[str, str], Outcome]) -> None:
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -117,9 +118,10 @@ def test_what_is_put_off_of_an_object_that_has_failed_is_not_sent_again(
 
 @pytest.mark.parametrize("comes_back_for", [(), ("remove",), ("remove", "write")])
 def test_a_node_that_comes_and_goes_is_given_up_as_soon_as_one_that_is_gone(
-    workers: WorkerPool, watch: DeadlineWatch, comes_back_for: tuple[str, ...]
+    workers: WorkerPool, watch: DeadlineWatch, comes_back_for: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The steps of one object share two seconds; the pause before the last attempt comes on top."""
+    """The steps of one object share their patience; the pause before the last attempt comes on top."""
+    monkeypatch.setattr(insisting, "PATIENCE_SECONDS", 2.0)
     first: dict[str, float] = {}
 
     def rule(operation: str, _key: str) -> Outcome:

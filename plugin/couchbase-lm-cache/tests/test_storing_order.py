@@ -69,6 +69,7 @@ class Connected:
 
     call_timeout_seconds = 5.0
     is_partial = False
+    outage_began = None
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents

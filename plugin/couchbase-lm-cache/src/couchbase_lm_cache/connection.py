@@ -99,6 +99,7 @@ class Connection:
         self._silent_since = 0.0
         self._heard_at = 0.0
         self._outage_since = time.monotonic()
+        self._silence_began: float | None = self._outage_since
         self._retry_pause_seconds = FIRST_RETRY_SECONDS
         self._retry_at = 0.0
         self._probed_at: float | None = None
@@ -144,6 +145,11 @@ class Connection:
     def is_partial(self) -> bool:
         """Whether the last probe found nodes that answer beside others that do not."""
         return self._partial
+
+    @property
+    def outage_began(self) -> float | None:
+        """Moment on the monotonic clock since when the cluster, or a node of it, is known not to answer; or None."""
+        return self._silence_began
 
     def note(self, outcomes: Sequence[Outcome], began: float) -> None:
         """Learn from a finished call: documents without an answer make the probe look at once.
@@ -333,6 +339,10 @@ class Connection:
             before, was_partial = self._state, self._partial
             self._state, self._partial, self._unanswered_calls = ConnectionState.READY, partial, 0
             self._is_suspect = False
+            if not partial:
+                self._silence_began = None
+            elif self._silence_began is None:
+                self._silence_began = time.monotonic()
             self._reason = "some data nodes do not answer" if partial else ""
             self._probed_at = time.monotonic()
             if before is not ConnectionState.READY:
@@ -351,6 +361,7 @@ class Connection:
                 return
             self._state, self._reason = ConnectionState.UNAVAILABLE, reason
             self._outage_since = time.monotonic()
+            self._silence_began = self._silence_began or self._outage_since
         logger.warning("Couchbase is not available, prompts are recomputed meanwhile: %s", reason)
 
     def _not_connected(self, reason: str) -> None:

@@ -24,30 +24,41 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.05, 2.0
-_UNREACHABLE_PATIENCE_SECONDS = 2.0
-"""A node that is down for longer is not waited for: LMCache keeps the memory of the whole task locked meanwhile."""
+PATIENCE_SECONDS = 10.0
+"""What is not stored now is never stored, so a store waits for a restart, a failover or a machine that stands still.
+
+No longer: LMCache keeps the memory of the whole task locked meanwhile. It would keep the newest chunks anyway."""
 _PUT_OFF = (Outcome.BUSY, Outcome.CONGESTED, Outcome.LATE)
 
 
 class Patience:
-    """How long something waits for nodes that cannot be reached: two seconds, over all its steps together."""
+    """How long something waits for nodes that cannot be reached: ten seconds, over all its steps together.
+
+    What begins in the middle of an outage waits for the rest of these ten seconds, and in a long one not at all.
+    """
 
     def __init__(self) -> None:
         self._began: float | None = None
 
-    def lasts(self, began: float) -> bool:
-        """Say whether there is some left, once a node was not reached by a call that began at ``began``."""
+    def lasts(self, began: float, outage_began: float | None) -> bool:
+        """Say whether there is some left, once a node was not reached.
+
+        Args:
+            began: moment on the monotonic clock at which the call began that did not reach it.
+            outage_began: since when nodes are known not to answer; None where all do, as far as is known.
+        """
         if self._began is None:
             self._began = began
-        return time.monotonic() - self._began < _UNREACHABLE_PATIENCE_SECONDS
+        since = self._began if outage_began is None else min(self._began, outage_began)
+        return time.monotonic() - since < PATIENCE_SECONDS
 
 
 class Insistence(Generic[_Item]):
     """One step for several items, until each has an outcome that repetition does not change.
 
     What Couchbase puts off, or is too slow for, is tried until the task's deadline, and is then REVOKED. A
-    node that cannot be reached is given up when the patience of the item ends, and one that does not answer
-    while others do at once.
+    node that cannot be reached, or a cluster that is not available, is given up when the patience of the item
+    ends, and a node that does not answer while others do at once.
 
     Args:
         task: on whose behalf.
@@ -89,22 +100,24 @@ class Insistence(Generic[_Item]):
         if not self._task.remaining_seconds:
             self._conclude([(item, Outcome.REVOKED) for item in items])
             return
+        began = time.monotonic()
         transport = self._connection.transport()
         if transport is None:
-            self._conclude([(item, Outcome.TIMEOUT) for item in items])
-            return
-        began = time.monotonic()
-        answers = self._attempt(transport, items)
-        self._note(answers, began)
+            answers: Sequence[Outcome] = [Outcome.UNREACHABLE] * len(items)
+        else:
+            answers = self._attempt(transport, items)
+            self._note(answers, began)
         self._sort(list(zip(items, answers, strict=True)), began)
 
     def _sort(self, told: Sequence[tuple[_Item, Outcome]], began: float) -> None:
         # Where some nodes answer and others do not, a timeout has cost a thread its time, and would again.
         put_off = _PUT_OFF if self._connection.is_partial else (*_PUT_OFF, Outcome.TIMEOUT)
+        outage_began = self._connection.outage_began
         left: list[_Item] = []
         final: list[tuple[_Item, Outcome]] = []
         for item, outcome in told:
-            if outcome in put_off or (outcome is Outcome.UNREACHABLE and self._patience_of(item).lasts(began)):
+            is_waited_for = outcome is Outcome.UNREACHABLE and self._patience_of(item).lasts(began, outage_began)
+            if outcome in put_off or is_waited_for:
                 left.append(item)
             else:
                 final.append((item, outcome))
