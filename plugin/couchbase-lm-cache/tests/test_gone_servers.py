@@ -17,6 +17,19 @@ COUNT = 4
 SHARDS = 20  # of an object, more than one call takes
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loaded machine may take several attempts to connect."""
+    monkeypatch.setattr(insisting, "PATIENCE_SECONDS", 30.0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Still above the two seconds for which a node is left alone at most once it did not let us in."""
+    monkeypatch.setattr(insisting, "PATIENCE_SECONDS", 3.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_server_that_starts_after_a_degraded_adapter_is_used_by_itself(
     own_place: Place, open_own: OpenAdapter, l1: L1Memory
 ) -> None:
@@ -47,13 +60,7 @@ def test_a_strict_start_waits_for_a_server_that_comes_within_its_time(
     assert driver.store(keys(1), l1.filled(KIB)).is_successful()
 
 
-@pytest.fixture
-def patience_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
-    # above the two seconds for which a node is left alone at most once it did not let us in
-    monkeypatch.setattr(insisting, "PATIENCE_SECONDS", 3.0)
-    return insisting.PATIENCE_SECONDS
-
-
+@pytest.mark.usefixtures("patient")
 def test_stores_wait_for_a_server_that_is_back_soon(own_place: Place, open_own: OpenAdapter, l1: L1Memory) -> None:
     driver = open_own(task_deadline_seconds=10.0, kv_timeout_seconds=1.0)
     emulator, sizes = own_place.emulator, [SHARDS * MIB] * COUNT
@@ -73,6 +80,7 @@ def test_stores_wait_for_a_server_that_is_back_soon(own_place: Place, open_own: 
     assert [content(item) for item in target] == [content(item) for item in source]
 
 
+@pytest.mark.usefixtures("patient")
 def test_stores_survive_a_server_that_stands_still_for_a_while(
     own_place: Place, open_own: OpenAdapter, l1: L1Memory
 ) -> None:
@@ -87,14 +95,13 @@ def test_stores_survive_a_server_that_stands_still_for_a_while(
     assert driver.lookup(keys(COUNT)) == [True] * COUNT
 
 
-def test_stores_end_at_once_in_an_outage_that_lasts(
-    own_place: Place, open_own: OpenAdapter, l1: L1Memory, patience_seconds: float
-) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_stores_end_at_once_in_an_outage_that_lasts(own_place: Place, open_own: OpenAdapter, l1: L1Memory) -> None:
     own_place.emulator.kill_node(0)
     driver = open_own(startup="degraded")
     begun = time.monotonic()
     assert not driver.store(keys(1), l1.filled(MIB)).is_successful()
-    assert time.monotonic() - begun < 2 * patience_seconds, "L1 memory is locked meanwhile"
+    assert time.monotonic() - begun < 2 * insisting.PATIENCE_SECONDS, "L1 memory is locked meanwhile"
     begun = time.monotonic()
     assert not driver.store(keys(1), l1.filled(MIB)).is_successful()
     assert time.monotonic() - begun < 0.5, "nothing speaks for an early end of this outage"
@@ -128,7 +135,7 @@ def test_couchbase_killed_in_the_middle_of_a_load(own_place: Place, open_own: Op
     assert driver.store([key(9)], source[:1]).is_successful()
 
 
-@pytest.mark.usefixtures("eager_probes", "patience_seconds")
+@pytest.mark.usefixtures("eager_probes", "impatient")
 def test_couchbase_killed_in_the_middle_of_a_store(own_place: Place, open_own: OpenAdapter, l1: L1Memory) -> None:
     """Some shards are there and some are not: what can be found is whole, all the rest is stored again."""
     driver = open_own(task_deadline_seconds=3.0, kv_timeout_seconds=2.5)

@@ -63,6 +63,7 @@ def server_gone_for_a_minute(world: World) -> None:
     world.place.emulator.kill_node(0)
     end = time.monotonic() + MINUTE_SECONDS
     wait_until(lambda: not is_healthy(world.driver), "noticing the outage")
+    assert not world.driver.store([key(90)], world.source[:1]).is_successful(), "it waits, and in vain"
     while time.monotonic() < end:
         begun = time.monotonic()
         assert world.load_all() == [False] * COUNT

@@ -12,6 +12,7 @@ from lmcache_parts import KIB, Driver, L1Memory, content, create_adapter, keys
 from observing import count, is_healthy, wait_until
 from three_nodes import COLLECTION, is_alive, running_three_nodes
 
+from couchbase_lm_cache.insisting import PATIENCE_SECONDS
 from e2e.couchbase_emulator.running import RunningEmulator
 
 DEAD = 1
@@ -47,10 +48,11 @@ def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
     assert COUNT / 4 < sum(alive) < COUNT
     place.emulator.kill_node(DEAD)
 
-    begun = time.monotonic()
-    assert not driver.store(names, objects).is_successful()
-    took = time.monotonic() - begun
-    assert took < STORE_DEADLINE_SECONDS / 4, "the task waits for a node that is down"
+    for limit_seconds in (1.5 * PATIENCE_SECONDS, PATIENCE_SECONDS / 2):
+        begun = time.monotonic()
+        assert not driver.store(names, objects).is_successful()
+        took = time.monotonic() - begun
+        assert took < limit_seconds, "the task waits for a node that is down, or still does when it has been for long"
     assert driver.lookup(names) == alive, "an object whose node is down must not cost its neighbours"
     assert count(driver, "objects_stored") == sum(alive)
 
