@@ -21,8 +21,8 @@ from couchbase_lm_cache.transport import Outcome, ShardRead, ShardWrite, Transpo
 from couchbase_lm_cache.transports import open_transport
 from e2e.couchbase_emulator.running import RunningEmulator
 
-LOAD_SECONDS, CALL_SECONDS = 0.6, 2.0
-PAUSE_SECONDS = 1.3
+LOAD_SECONDS, CALL_SECONDS = 0.8, 3.0
+PAUSE_SECONDS = 1.9
 """Longer than half of a call's limit, after which nobody waits for a connection any more."""
 SIZE = 64 * KIB
 TASKS = 6
