@@ -92,14 +92,13 @@ class Connection:
         self._retired: list[tuple[float, Transport]] = []
         self._reason = "not connected yet"
         self._last_refusal = ""
-        self._partial = False
         self._is_suspect = False
         self._write_denied = False
         self._unanswered_calls = 0
         self._silent_since = 0.0
         self._heard_at = 0.0
-        self._outage_since = time.monotonic()
-        self._silence_began: float | None = self._outage_since
+        self._outage_began: float | None = time.monotonic()
+        self._reconnect_at = 0.0
         self._retry_pause_seconds = FIRST_RETRY_SECONDS
         self._retry_at = 0.0
         self._probed_at: float | None = None
@@ -131,25 +130,25 @@ class Connection:
     def call_timeout_seconds(self) -> float:
         """Limit of one call: short while some data node does not answer, so that requests do not pile up."""
         limit = self._settings.kv_timeout_seconds
-        return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self._partial or self._unanswered_calls else limit
+        return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self.is_partial or self._unanswered_calls else limit
 
     @property
     def lookup_timeout_seconds(self) -> float:
         """Limit of one lookup call: those wait for every node, and all requests wait for lookups."""
         limit = self.call_timeout_seconds
-        if self._partial:
+        if self.is_partial:
             return min(limit, _PARTIAL_LOOKUP_TIMEOUT_SECONDS)
         return min(limit, _SUSPECT_CALL_TIMEOUT_SECONDS) if self._is_suspect else limit
 
     @property
     def is_partial(self) -> bool:
         """Whether the last probe found nodes that answer beside others that do not."""
-        return self._partial
+        return self._state is ConnectionState.READY and self._outage_began is not None
 
     @property
     def outage_began(self) -> float | None:
         """Moment on the monotonic clock since when the cluster, or a node of it, is known not to answer; or None."""
-        return self._silence_began
+        return self._outage_began
 
     def note(self, outcomes: Sequence[Outcome], began: float) -> None:
         """Learn from a finished call: documents without an answer make the probe look at once.
@@ -193,7 +192,7 @@ class Connection:
             outage = lasting and self._unanswered_calls >= _CALLS_WITHOUT_ANSWER
         if outage:
             self._lose(_DENIED_REASON if unanswered == {Outcome.DENIED} else _SILENT_REASON)
-        if unanswered and not self._partial:
+        if unanswered and not self.is_partial:
             self._is_suspect = True
             self._wake.set()
 
@@ -201,7 +200,7 @@ class Connection:
         """Return the last known state; never talks to Couchbase."""
         with self._lock:
             age = None if self._probed_at is None else round(time.monotonic() - self._probed_at, 1)
-            healthy = self._state is ConnectionState.READY and not self._partial and not self._write_denied
+            healthy = self._state is ConnectionState.READY and not self.is_partial and not self._write_denied
             status: dict[str, object] = {
                 "is_healthy": healthy,
                 "connection_state": self._state.value,
@@ -268,8 +267,7 @@ class Connection:
             changed = False  # half-replaced files: the present connection goes on
         outage = self._state is ConnectionState.UNAVAILABLE
         now = time.monotonic()
-        lasting = outage and now - self._outage_since > _RECONNECT_AFTER_OUTAGE_SECONDS
-        return changed or lasting or self._is_retry_due(now)
+        return changed or (outage and now >= self._reconnect_at) or self._is_retry_due(now)
 
     def _is_retry_due(self, now: float) -> bool:
         """Whether a substitute works well and it is time to see if the wished-for transport does by now."""
@@ -336,13 +334,11 @@ class Connection:
         with self._changed:
             if self._state is ConnectionState.CLOSED:
                 return
-            before, was_partial = self._state, self._partial
-            self._state, self._partial, self._unanswered_calls = ConnectionState.READY, partial, 0
+            before, was_partial = self._state, self.is_partial
+            # Before the state: readers take no lock.
+            self._outage_began = (self._outage_began or time.monotonic()) if partial else None
+            self._state, self._unanswered_calls = ConnectionState.READY, 0
             self._is_suspect = False
-            if not partial:
-                self._silence_began = None
-            elif self._silence_began is None:
-                self._silence_began = time.monotonic()
             self._reason = "some data nodes do not answer" if partial else ""
             self._probed_at = time.monotonic()
             if before is not ConnectionState.READY:
@@ -360,15 +356,16 @@ class Connection:
                 self._reason = reason
                 return
             self._state, self._reason = ConnectionState.UNAVAILABLE, reason
-            self._outage_since = time.monotonic()
-            self._silence_began = self._silence_began or self._outage_since
+            now = time.monotonic()
+            self._outage_began = self._outage_began or now
+            self._reconnect_at = now + _RECONNECT_AFTER_OUTAGE_SECONDS
         logger.warning("Couchbase is not available, prompts are recomputed meanwhile: %s", reason)
 
     def _not_connected(self, reason: str) -> None:
         with self._lock:
             known, self._last_refusal = self._last_refusal == reason, reason
             self._reason = reason
-            self._outage_since = time.monotonic()
+            self._reconnect_at = time.monotonic() + _RECONNECT_AFTER_OUTAGE_SECONDS
         if not known:
             logger.warning("Cannot use Couchbase at %s yet: %s", self._settings.connection_string, reason)
 
