@@ -7,6 +7,7 @@ random bytes on its way, header and login included. Exceptions out of ``submit_*
 from __future__ import annotations
 
 import random
+import statistics
 import time
 
 import pytest
@@ -102,6 +103,7 @@ class Rounds:
         assert self.driver.store(self.names, self.source).is_successful()
         self.whole = {name: (document.value, document.flags) for name, document in place.documents().items()}
         self.loaded = 0
+        self.submitting_seconds: list[float] = []
 
     def run(self) -> None:
         """One round; every task ends in time, and what it calls loaded is right."""
@@ -113,7 +115,7 @@ class Rounds:
         loads = [adapter.submit_load_task(names[n : n + PER_TASK], target[n : n + PER_TASK]) for n in firsts]
         lookup = adapter.submit_lookup_and_lock_task(names, {})
         store = adapter.submit_store_task(names[:PER_TASK], self.source[:PER_TASK])
-        assert time.monotonic() - begun < 0.5, "submitting must not block"
+        self.submitting_seconds.append(time.monotonic() - begun)
         loaded = [bit for load in loads for bit in self.driver.loaded(load, PER_TASK)]
         self.driver.looked_up(lookup, OBJECTS)
         assert time.monotonic() - begun < 3, "a task outlived its deadline"
@@ -134,6 +136,8 @@ class Rounds:
             faults.corrupt_stream = share
             self.run()
             faults.corrupt_stream = 0.0
+        # of hundreds of rounds one may meet a machine that stands still
+        assert statistics.median(self.submitting_seconds) < 0.1, "submitting must not block"
 
     def restore(self) -> None:
         """Have everything whole again: damaged objects were removed."""

@@ -104,7 +104,7 @@ def test_stores_end_at_once_in_an_outage_that_lasts(own_place: Place, open_own: 
     assert time.monotonic() - begun < 2 * insisting.PATIENCE_SECONDS, "L1 memory is locked meanwhile"
     begun = time.monotonic()
     assert not driver.store(keys(1), l1.filled(MIB)).is_successful()
-    assert time.monotonic() - begun < 0.5, "nothing speaks for an early end of this outage"
+    assert time.monotonic() - begun < insisting.PATIENCE_SECONDS / 2, "nothing speaks for an early end of this outage"
 
 
 @pytest.mark.usefixtures("eager_probes")

@@ -6,6 +6,7 @@ minute together; each test waits for one of them.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,13 +65,15 @@ def server_gone_for_a_minute(world: World) -> None:
     end = time.monotonic() + MINUTE_SECONDS
     wait_until(lambda: not is_healthy(world.driver), "noticing the outage")
     assert not world.driver.store([key(90)], world.source[:1]).is_successful(), "it waits, and in vain"
+    costs_seconds: list[float] = []
     while time.monotonic() < end:
         begun = time.monotonic()
         assert world.load_all() == [False] * COUNT
         assert world.driver.lookup(keys(COUNT)) == [False] * COUNT
         assert not world.driver.store([key(90)], world.source[:1]).is_successful()
-        assert time.monotonic() - begun < 1, "an outage that is known must cost requests nothing"
+        costs_seconds.append(time.monotonic() - begun)
         time.sleep(1)
+    assert statistics.median(costs_seconds) < 0.2, "an outage that is known must cost requests nothing"
     world.place.emulator.revive_node(0)
     wait_until(lambda: is_healthy(world.driver), "recovery", 15)
     world.store_all()
