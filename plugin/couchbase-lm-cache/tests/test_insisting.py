@@ -30,7 +30,7 @@ class Server:
 
     call_timeout_seconds = 5.0
     is_partial = False
-    outage_began = None
+    outage_began: float | None = None
 
     def __init__(self, rule: Callable[[str, str], Outcome]) -> None:
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -135,6 +135,23 @@ def test_a_node_that_comes_and_goes_is_given_up_as_soon_as_one_that_is_gone(
     assert not item.is_stored
     assert server.asked["write", "key::shard::0"] == 0 or "remove" in comes_back_for
     assert seconds < 4
+
+
+@pytest.mark.parametrize(("back_after_seconds", "is_stored"), [(1.0, True), (60.0, False)])
+def test_while_one_node_is_down_another_may_be_out_of_reach_for_a_moment(
+    workers: WorkerPool, watch: DeadlineWatch, back_after_seconds: float, *, is_stored: bool
+) -> None:
+    begun = time.monotonic()
+
+    def rule(operation: str, _key: str) -> Outcome:
+        is_back = operation == "read" or time.monotonic() - begun > back_after_seconds
+        return Outcome.OK if is_back else Outcome.UNREACHABLE
+
+    server = Server(rule)
+    server.is_partial, server.outage_began = True, begun - 2 * insisting.PATIENCE_SECONDS
+    item, seconds = store(server, workers, watch)
+    assert item.is_stored == is_stored
+    assert seconds < insisting.PATIENCE_SECONDS / 2
 
 
 def test_a_short_limit_lasts_while_servers_refuse_and_grows_where_it_is_too_short(

@@ -48,7 +48,7 @@ def test_objects_on_live_nodes_are_stored_found_and_loaded_at_full_rate(
     assert COUNT / 4 < sum(alive) < COUNT
     place.emulator.kill_node(DEAD)
 
-    for limit_seconds in (1.5 * PATIENCE_SECONDS, PATIENCE_SECONDS / 2):
+    for limit_seconds in (1.5 * PATIENCE_SECONDS, 0.75 * PATIENCE_SECONDS):
         begun = time.monotonic()
         assert not driver.store(names, objects).is_successful()
         took = time.monotonic() - begun

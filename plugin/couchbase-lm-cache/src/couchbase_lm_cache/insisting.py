@@ -28,29 +28,34 @@ PATIENCE_SECONDS = 10.0
 """What is not stored now is never stored, so a store waits for a restart, a failover or a machine that stands still.
 
 No longer: LMCache keeps the memory of the whole task locked meanwhile. It would keep the newest chunks anyway."""
+_LEAST_PATIENCE_SECONDS = 2.0
+"""While one node has been down for long, another may be out of reach for a moment."""
 _PUT_OFF = (Outcome.BUSY, Outcome.CONGESTED, Outcome.LATE)
 
 
 class Patience:
     """How long something waits for nodes that cannot be reached: ten seconds, over all its steps together.
 
-    What begins in the middle of an outage waits for the rest of these ten seconds, and in a long one not at all.
+    What begins in the middle of an outage waits for the rest of these ten seconds, and in a long one not at all,
+    or two seconds where some nodes answer.
     """
 
     def __init__(self) -> None:
         self._began: float | None = None
 
-    def lasts(self, began: float, outage_began: float | None) -> bool:
+    def lasts(self, began: float, outage_began: float | None, *, is_partial: bool) -> bool:
         """Say whether there is some left, once a node was not reached.
 
         Args:
             began: moment on the monotonic clock at which the call began that did not reach it.
             outage_began: since when nodes are known not to answer; None where all do, as far as is known.
+            is_partial: whether others answer meanwhile.
         """
         if self._began is None:
             self._began = began
+        now = time.monotonic()
         since = self._began if outage_began is None else min(self._began, outage_began)
-        return time.monotonic() - since < PATIENCE_SECONDS
+        return now - since < PATIENCE_SECONDS or (is_partial and now - self._began < _LEAST_PATIENCE_SECONDS)
 
 
 class Insistence(Generic[_Item]):
@@ -111,13 +116,15 @@ class Insistence(Generic[_Item]):
 
     def _sort(self, told: Sequence[tuple[_Item, Outcome]], began: float) -> None:
         # Where some nodes answer and others do not, a timeout has cost a thread its time, and would again.
-        put_off = _PUT_OFF if self._connection.is_partial else (*_PUT_OFF, Outcome.TIMEOUT)
-        outage_began = self._connection.outage_began
+        is_partial, outage_began = self._connection.is_partial, self._connection.outage_began
+        put_off = _PUT_OFF if is_partial else (*_PUT_OFF, Outcome.TIMEOUT)
         left: list[_Item] = []
         final: list[tuple[_Item, Outcome]] = []
         for item, outcome in told:
-            is_waited_for = outcome is Outcome.UNREACHABLE and self._patience_of(item).lasts(began, outage_began)
-            if outcome in put_off or is_waited_for:
+            if outcome in put_off or (
+                outcome is Outcome.UNREACHABLE
+                and self._patience_of(item).lasts(began, outage_began, is_partial=is_partial)
+            ):
                 left.append(item)
             else:
                 final.append((item, outcome))
