@@ -40,7 +40,7 @@ class PodCounters:
 def read_counters(kube: Kube, namespace: str, pod: str, vllm_url: str) -> PodCounters:
     """Read both sources; a counter that was never used does not exist yet and counts as 0."""
     vllm = totals(httpx.get(f"{vllm_url}/metrics", timeout=30).raise_for_status().text)
-    lmcache = totals(_read_lmcache(kube, namespace, pod, "metrics"))
+    lmcache = totals(read_lmcache(kube, namespace, pod, "metrics"))
     return PodCounters(
         external_hit_tokens=vllm.get("vllm:external_prefix_cache_hits_total", 0.0),
         external_query_tokens=vllm.get("vllm:external_prefix_cache_queries_total", 0.0),
@@ -51,12 +51,13 @@ def read_counters(kube: Kube, namespace: str, pod: str, vllm_url: str) -> PodCou
 
 def read_transport(kube: Kube, namespace: str, pod: str) -> str:
     """Return how the pod's adapter talks to Couchbase: ``direct`` or ``sdk``; empty while it does not."""
-    status = json.loads(_read_lmcache(kube, namespace, pod, "status"))
+    status = json.loads(read_lmcache(kube, namespace, pod, "status"))
     (adapter,) = status["storage_manager"]["l2_adapters"]
     return adapter.get("transport") or ""
 
 
-def _read_lmcache(kube: Kube, namespace: str, pod: str, path: str) -> str:
+def read_lmcache(kube: Kube, namespace: str, pod: str, path: str) -> str:
+    """Return what the pod's LMCache answers at ``path`` of its HTTP port, which only the pod itself reaches."""
     program = _READ_LMCACHE.format(path=path)
     return kube.exec(namespace, pod, names.CONTAINER_LMCACHE, "python3", "-ISc", program)
 

@@ -86,8 +86,7 @@ def pytest_runtest_makereport(item: pytest.Function) -> Generator[None, pytest.T
     report = yield
     installation = item.funcargs.get("installation")
     if report.when == "call" and report.failed and isinstance(installation, Installation):
-        pods = installation.workload.pods()
-        report.sections.append(("pods", evidence(installation.kube, installation.place.name, pods)))
+        report.sections.append(("pods", evidence(installation.workload)))
     return report
 
 

@@ -32,7 +32,7 @@ DROPS_WITHIN_SECONDS = 6
 ENDPOINT_REMOVAL_SECONDS = 5
 LONG_TASK = "Write down all numbers from one to two hundred as words."
 # of a grace period of 120 s
-STARTING_POD_ENDS_WITHIN_SECONDS = 90
+STARTING_POD_ENDS_WITHIN_SECONDS = 60
 
 
 @pytest.mark.engine

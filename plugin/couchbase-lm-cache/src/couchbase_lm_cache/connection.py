@@ -200,7 +200,8 @@ class Connection:
         """Return the last known state; never talks to Couchbase."""
         with self._lock:
             age = None if self._probed_at is None else round(time.monotonic() - self._probed_at, 1)
-            healthy = self._state is ConnectionState.READY and not self.is_partial and not self._write_denied
+            is_whole = self._state is ConnectionState.READY and self._outage_began is None
+            healthy = is_whole and not self._write_denied
             status: dict[str, object] = {
                 "is_healthy": healthy,
                 "connection_state": self._state.value,

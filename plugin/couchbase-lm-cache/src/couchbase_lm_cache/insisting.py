@@ -115,8 +115,8 @@ class Insistence(Generic[_Item]):
         self._sort(list(zip(items, answers, strict=True)), began)
 
     def _sort(self, told: Sequence[tuple[_Item, Outcome]], began: float) -> None:
-        # Where some nodes answer and others do not, a timeout has cost a thread its time, and would again.
         is_partial, outage_began = self._connection.is_partial, self._connection.outage_began
+        # Where some nodes answer and others do not, a timeout has cost a thread its time, and would again.
         put_off = _PUT_OFF if is_partial else (*_PUT_OFF, Outcome.TIMEOUT)
         left: list[_Item] = []
         final: list[tuple[_Item, Outcome]] = []
